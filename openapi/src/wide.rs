@@ -490,6 +490,7 @@ impl WideSettings {
             indexes: Vec::new(),
             search_indexes: Vec::new(),
             large_values: None,
+            cut_values: false,
             groups: self.groups.into_iter().map(ColumnGroup::into_spec).collect(),
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
                 after,

@@ -15,8 +15,8 @@ use tideline_testkit::Random;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, wait};
 
-/// Steps of an upload.
-pub(super) const STEPS: [&str; 2] = ["wide.large_header", "wide.large_pieces"];
+/// Steps of an upload, and the step of an ordinary write with large values.
+pub(super) const STEPS: [&str; 3] = ["wide.large_header", "wide.large_pieces", "wide.cut_values"];
 /// Number of kills at arbitrary times.
 const KILLS: u64 = 6;
 /// Size of the uploaded values, in bytes.
@@ -117,7 +117,7 @@ fn a_value_is_whole_or_absent_after_kills_during_its_upload() {
 
 #[test]
 fn the_pieces_of_an_upload_that_is_killed_at_any_step_are_removed() {
-    let [header, pieces] = STEPS;
+    let [header, pieces, _] = STEPS;
     for (point, is_stored) in [
         (format!("{header}.before"), false),
         (format!("{header}.after"), true),
@@ -136,16 +136,69 @@ fn the_pieces_of_an_upload_that_is_killed_at_any_step_are_removed() {
         let server = folder.start(&Launch::default());
         let client = server.client();
         client.get(&path("a")).expect_status(404);
-        let removed = wait::until(PATIENCE, || {
-            let metrics = client.get("/metrics").text();
-            let line = metrics
-                .lines()
-                .find_map(|line| line.strip_prefix("tideline_row_large_values_removed{table=\"media\"} "));
-            line.and_then(|line| line.parse::<f64>().ok())
-        });
-        assert_eq!(removed, Some(f64::from(u8::from(is_stored))), "{point}");
+        assert_eq!(removed(&client), Some(f64::from(u8::from(is_stored))), "{point}");
         assert!(upload(&client, "a", &sent), "{point}");
         assert!(client.get(&path("a")).expect_status(200).body == sent, "{point}");
+        assert!(server.terminate().status.success());
+        check(&folder);
+    }
+}
+
+/// Returns the number of values that the first removal after a start has removed.
+fn removed(client: &Client) -> Option<f64> {
+    wait::until(PATIENCE, || {
+        let metrics = client.get("/metrics").text();
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("tideline_row_large_values_removed{table=\"media\"} "));
+        line.and_then(|line| line.parse::<f64>().ok())
+    })
+}
+
+#[test]
+fn ordinary_writes_of_large_values_that_are_killed_change_nothing() {
+    let [_, _, cut] = STEPS;
+    let text = |seed: u64| format!("{}{seed}", "wort ".repeat(30_000));
+    let write = |client: &Client, id: &str, seed: u64| {
+        let put = |column: &str| json!({"op": "put", "key": {"id": format!("{id}-{column}")}, "columns": {column: text(seed)}});
+        let rows = json!({"rows": [put("text"), put("document")]});
+        let headers = [("content-type", "application/json")];
+        let sent = client.send(
+            "POST",
+            "/v1/tables/media/rows",
+            &headers,
+            rows.to_string().as_bytes(),
+        );
+        sent.is_ok_and(|response| response.is_success())
+    };
+    let read = |client: &Client, id: &str| {
+        let keys = json!({"keys": [{"id": format!("{id}-text")}, {"id": format!("{id}-document")}]});
+        let read = client
+            .post_json("/v1/tables/media/rows/get", &keys)
+            .expect_status(200);
+        let rows = read.json()["rows"].clone();
+        [("text", 0), ("document", 1)]
+            .map(|(column, row)| rows[row]["columns"][column].as_str().map(str::to_owned))
+    };
+    for (side, is_stored) in [("before:2", false), ("after:2", true)] {
+        let folder = DataFolder::new();
+        let point = format!("{cut}.{side}");
+        let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", &point));
+        create(&server.client());
+        assert!(write(&server.client(), "a", 1), "{point}");
+        assert!(!write(&server.client(), "a", 2), "{point}: it is killed");
+        server.wait_gone(PATIENCE).expect("it is killed");
+        let server = folder.start(&Launch::default());
+        let client = server.client();
+        assert!(read(&client, "a") == [Some(text(1)), Some(text(1))], "{point}");
+        let expected = if is_stored { 2.0 } else { 0.0 };
+        assert_eq!(removed(&client), Some(expected), "{point}");
+        assert!(write(&client, "a", 3) && write(&client, "b", 4), "{point}");
+        server.kill();
+        let server = folder.start(&Launch::default());
+        let client = server.client();
+        assert!(read(&client, "a") == [Some(text(3)), Some(text(3))], "{point}");
+        assert!(read(&client, "b") == [Some(text(4)), Some(text(4))], "{point}");
         assert!(server.terminate().status.success());
         check(&folder);
     }

@@ -164,7 +164,7 @@ impl PageBuilder<'_> {
                         && self.partition.has(changes.slot(change))
                     {
                         let mut record = Vec::new();
-                        write_record(&changes, change, next, &mut record)?;
+                        write_record(&self.streams.engine, &changes, change, next, &mut record)?;
                         self.push(record);
                     }
                     self.page.next = next;

@@ -6,12 +6,12 @@
 use std::io::Write as _;
 
 use serde_json::{Value, json};
-use tideline_engine::WideTable;
 use tideline_engine::changes::{Change, TableChanges};
 use tideline_engine::model::feed::SOURCE;
 use tideline_engine::model::{TableModel, TimeRange, Timestamp};
 use tideline_engine::rows::{Effect, Mutation};
 use tideline_engine::watch::{WatchedDelete, WatchedSeries};
+use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_openapi::change::ChangeKind;
 use tideline_openapi::query::{IntegerForm, TimeForm};
@@ -41,6 +41,7 @@ pub(crate) fn kind_of(changes: &TableChanges, change: &Change) -> ChangeKind {
 
 /// Appends the record of a change. `after` is the position after it.
 pub(crate) fn write_record(
+    engine: &Engine,
     changes: &TableChanges,
     change: &Change,
     after: Position,
@@ -74,7 +75,7 @@ pub(crate) fn write_record(
         Change::Metric(name) => write_member("name", &Value::from(name.as_str()), out),
         Change::Row { key, mutation } => {
             if let Some(rows) = &changes.rows {
-                write_row(rows, key, mutation, out)?;
+                write_row(engine, rows, key, mutation, out)?;
             }
         }
         Change::RowsDeleted(range) => {
@@ -144,12 +145,19 @@ fn write_deleted(delete: &WatchedDelete, out: &mut Vec<u8>) {
 }
 
 /// Appends the members of a change of a row or message.
-fn write_row(table: &WideTable, key: &[u8], mutation: &[u8], out: &mut Vec<u8>) -> Result<()> {
+fn write_row(
+    engine: &Engine,
+    table: &WideTable,
+    key: &[u8],
+    mutation: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let damaged = |reason: &dyn std::fmt::Display| RowsError::Damaged {
         table: table.table().name().to_string(),
         reason: format!("a journal entry: {reason}"),
     };
     let mutation = Mutation::decode(mutation).map_err(|error| damaged(&error))?;
+    let mutation = engine.with_stored_contents(table, key, mutation)?;
     let op = match mutation.effect {
         Effect::Replace => "put",
         Effect::Update => "update",

@@ -15,7 +15,7 @@ use tideline_chunk::{Delta, DeltaGroup};
 use tideline_model::{ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::{Catalog, CatalogRow};
-use tideline_wide_table::{Damage, EntryChange, changes_of};
+use tideline_wide_table::{Damage, EntryChange, Mutation, changes_of};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::Engine;
@@ -130,6 +130,21 @@ impl Engine {
     /// The errors of the backend.
     pub fn kept_changes(&self) -> Result<tideline_backend::History> {
         Ok(self.store.log().kept_entries().map_err(StoreError::from)?)
+    }
+
+    /// Returns a change of a row with the contents of its values in pieces, as far as they are still stored.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Rows`] if stored bytes are damaged, and the errors of the backend.
+    pub fn with_stored_contents<'m>(
+        &self,
+        table: &WideTable,
+        key: &[u8],
+        row: Mutation<'m>,
+    ) -> Result<Mutation<'m>> {
+        let id = table.table().points().id();
+        Ok(self.rows.with_stored_contents(id, key, row)?)
     }
 
     /// Returns a decoder of journal entries.

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tideline_model::{ColumnType, TableId};
 use tideline_wide_table::{ColumnName, ColumnSpan, Version};
 pub use tideline_wide_table::{
-    LARGE_BYTES_MAX, LARGE_BYTES_MIN, LargeKind, LargeReader, LargeUpload, LargeValue, PIECE_BYTES,
-    UPLOAD_MEMORY_BYTES, WideError,
+    CutValue, LARGE_BYTES_MAX, LARGE_BYTES_MIN, LargeKind, LargeReader, LargeUpload, LargeValue, PIECE_BYTES,
+    UPLOAD_MEMORY_BYTES, ValueToCut, WideError,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -118,6 +118,37 @@ impl Engine {
         Ok(self
             .rows
             .begin_large(table.table().points().id(), key, column, kind)?)
+    }
+
+    /// Stores values of rows in pieces, before the rows are written. Returns a value for each element of `values`; `None`
+    /// if the value must be written with its row.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space, and the errors of the row store.
+    pub fn cut_values(&self, table: &WideTable, values: &[ValueToCut<'_>]) -> Result<Vec<Option<CutValue>>> {
+        self.check_writable()?;
+        let has_setting = |table: &WideTable| {
+            let settings = table.settings();
+            settings.cut_values && settings.large_values.is_some()
+        };
+        if !has_setting(table) {
+            let _settings = self.lock_settings();
+            // Another write may have changed the settings meanwhile.
+            let table = self.table_of_rows(table.table().name().as_str())?;
+            if !has_setting(&table) {
+                self.change_wide(&table, |wide| {
+                    wide.cut_values = true;
+                    wide.large_values = wide.large_values.or(Some(0));
+                })?;
+            }
+        }
+        Ok(self.rows.cut_values(table.table().points().id(), values)?)
+    }
+
+    /// Removes stored values whose rows were not written.
+    pub fn abandon_cut(&self, values: &[CutValue]) {
+        self.rows.abandon_cut(values);
     }
 
     /// Opens a version of a text or binary value of a row: the newest, or the one with this time. Returns `None` if the

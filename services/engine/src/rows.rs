@@ -299,9 +299,12 @@ impl Engine {
         groups: GroupSet,
     ) -> Result<Option<StoredRow>> {
         self.note_rows(table, RowAccess::Read, 1, |_| key);
-        Ok(self
-            .rows
-            .row_of_groups(table.table().points().id(), key, groups)?)
+        let id = table.table().points().id();
+        let mut read = || self.rows.row_of_groups(id, key, groups);
+        match read()? {
+            Some(row) => Ok(self.rows.whole(id, row, &|_| true, &mut read)?),
+            None => Ok(None),
+        }
     }
 
     /// Returns some columns of a row by its stored key; `None` if the row does not exist.
@@ -316,7 +319,18 @@ impl Engine {
         span: &ColumnSpan<'_>,
     ) -> Result<Option<ColumnPage>> {
         self.note_rows(table, RowAccess::Read, 1, |_| key);
-        Ok(self.rows.columns(table.table().points().id(), key, span)?)
+        let id = table.table().points().id();
+        let Some(ColumnPage { row, mut has_more }) = self.rows.columns(id, key, span)? else {
+            return Ok(None);
+        };
+        let whole = self.rows.whole(id, row, &|_| true, &mut || {
+            let again = self.rows.columns(id, key, span)?;
+            Ok(again.map(|page| {
+                has_more = page.has_more;
+                page.row
+            }))
+        });
+        Ok(whole?.map(|row| ColumnPage { row, has_more }))
     }
 
     /// Returns an error if a scan of an index would read parts for which the index has no entries, because it does not
@@ -374,6 +388,7 @@ impl Engine {
             path,
             parts: PartSelection::default(),
             groups: GroupSet::ALL,
+            contents: None,
             direction,
             cursors,
             scanned: 0,
@@ -433,6 +448,8 @@ pub struct RowScan<'e> {
     parts: PartSelection,
     /// Column groups that are read.
     groups: GroupSet,
+    /// Columns whose large values are read, if they were written with their rows; `None` = all.
+    contents: Option<Vec<ColumnName<'static>>>,
     direction: Direction,
     cursors: Vec<Cursor>,
     scanned: u64,
@@ -462,6 +479,12 @@ impl RowScan<'_> {
         self
     }
 
+    /// Limits the columns whose values the caller uses. Values of other columns that are stored in pieces are not read.
+    pub fn with_columns<'c>(mut self, names: impl Iterator<Item = &'c str>) -> Self {
+        self.contents = Some(names.map(|name| self.table.column(name).0).collect());
+        self
+    }
+
     /// Returns the number of rows (or index entries) and tombstones read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
@@ -478,7 +501,7 @@ impl RowScan<'_> {
         while let Some(found) = self.next_stored()? {
             let position = found.key.clone();
             let row = match &self.path {
-                RowPath::Primary => Some(found),
+                RowPath::Primary => self.whole(found)?,
                 RowPath::Index { index, is_covered } => self.row_of_entry(index, *is_covered, &found)?,
             };
             if let Some(row) = row {
@@ -493,16 +516,46 @@ impl RowScan<'_> {
     fn row_of_entry(&self, index: &Index, is_covered: bool, entry: &StoredRow) -> Result<Option<StoredRow>> {
         let table = self.table.table().points().id();
         let damaged = |reason| WideError::Damaged { table, reason };
-        if is_covered {
-            return Ok(Some(index.covered_row(entry).map_err(damaged)?));
+        let covered = is_covered.then(|| index.covered_row(entry));
+        let covered = covered.transpose().map_err(damaged)?;
+        let key = match &covered {
+            Some(row) => row.key.clone(),
+            None => index.row_key(&entry.key).map_err(damaged)?.into(),
+        };
+        let mut read = || {
+            self.engine.note_rows(&self.table, RowAccess::Read, 1, |_| &key);
+            let row = self.engine.rows.row_of_groups(table, &key, self.groups)?;
+            Ok(match row {
+                Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
+                _ => None,
+            })
+        };
+        let row = match covered {
+            Some(row) => Some(row),
+            None => read()?,
+        };
+        match row {
+            Some(row) => Ok(self
+                .engine
+                .rows
+                .whole(table, row, &|name| self.needs(name), &mut read)?),
+            None => Ok(None),
         }
-        let key = index.row_key(&entry.key).map_err(damaged)?;
-        self.engine.note_rows(&self.table, RowAccess::Read, 1, |_| &key);
-        let row = self.engine.rows.row_of_groups(table, &key, self.groups)?;
-        Ok(match row {
-            Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
-            _ => None,
-        })
+    }
+
+    /// Returns a row with the large values that the caller uses; `None` if the row was deleted since it was read.
+    fn whole(&self, row: StoredRow) -> Result<Option<StoredRow>> {
+        let (table, key) = (self.table.table().points().id(), row.key.clone());
+        let mut again = || self.engine.rows.row_of_groups(table, &key, self.groups);
+        Ok(self
+            .engine
+            .rows
+            .whole(table, row, &|name| self.needs(name), &mut again)?)
+    }
+
+    fn needs(&self, name: &ColumnName<'_>) -> bool {
+        let contents = self.contents.as_ref();
+        contents.is_none_or(|columns| columns.iter().any(|column| column == name))
     }
 
     /// Returns the next row or index entry as it is stored.

@@ -173,6 +173,7 @@ impl Engine {
             search_indexes: Vec::new(),
             large_values: None,
             groups: Vec::new(),
+            cut_values: false,
         };
         let spec = TableSpec {
             model: TableModel::Wide,

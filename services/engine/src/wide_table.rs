@@ -369,6 +369,7 @@ impl Engine {
         }
         // The id of large values belongs to the table: it is assigned once, and is not taken over from other settings.
         wide.large_values = before.and_then(|before| before.large_values.or(wide.large_values.map(|_| 0)));
+        wide.cut_values = before.is_some_and(|before| before.cut_values || wide.cut_values);
         check_ttl(wide, before)?;
         check_parts(wide, before)?;
         self.check_parts_archive(wide, before)?;

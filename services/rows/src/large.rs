@@ -182,7 +182,7 @@ pub fn put(
     if length <= LARGE_BYTES_MIN {
         let value = match kind {
             LargeKind::Binary => CellValue::Binary(first.into()),
-            LargeKind::Text => {
+            LargeKind::Text | LargeKind::Json => {
                 let text = String::from_utf8(first);
                 let text = text.map_err(|_| EngineError::from(WideError::NotText))?;
                 CellValue::String(text.into())
@@ -207,10 +207,13 @@ pub fn put(
     written
 }
 
+/// Returns true if a write that failed with this error may nevertheless have been applied.
+pub(crate) fn is_unknown(error: &EngineError) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Internal)
+}
+
 /// Ends an upload after the write of its row has failed.
 pub(crate) fn end_failed(upload: LargeUpload, error: &RowsError) {
-    let is_unknown =
-        |error: &EngineError| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Internal);
     match error {
         // The row may reference the value, now or later.
         RowsError::Engine(error) if is_unknown(error) => upload.hold(),
@@ -342,6 +345,7 @@ pub(crate) fn write_large(large: &LargeValue, href: Option<&str>, out: &mut Vec<
     let kind = match large.kind {
         LargeKind::Text => "string",
         LargeKind::Binary => "binary",
+        LargeKind::Json => "json",
     };
     let (bytes, checksum) = (large.bytes, checksum_text(large.checksum));
     write!(

@@ -35,6 +35,7 @@ pub mod advise_queries;
 pub mod aggregate;
 pub mod columns;
 pub mod condition;
+mod cut;
 pub mod error;
 pub mod estimate;
 pub mod explain;

@@ -453,8 +453,13 @@ impl Scan {
             self.after.as_deref(),
             wanted,
         );
-        scan.in_parts(self.parts.clone())
-            .with_groups(self.tested.union(groups))
+        let scan = scan
+            .in_parts(self.parts.clone())
+            .with_groups(self.tested.union(groups));
+        match &self.columns {
+            Some(columns) => scan.with_columns(columns.iter().map(String::as_str)),
+            None => scan,
+        }
     }
 
     /// Returns true if a row matches the condition.

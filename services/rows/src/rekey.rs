@@ -15,6 +15,7 @@ use tideline_engine::rows::{
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 
+use crate::cut::{Cut, RowValue};
 use crate::error::{Result, RowsError};
 use crate::large::end_failed;
 use crate::write::refused_text;
@@ -183,10 +184,25 @@ impl Rekey {
         }
     }
 
-    fn write(&self, engine: &Engine, batch: Vec<Converted>, progress: &mut RekeyProgress) -> Result<()> {
+    fn write(&self, engine: &Engine, mut batch: Vec<Converted>, progress: &mut RekeyProgress) -> Result<()> {
+        let values = batch.iter_mut().enumerate();
+        let values = values.flat_map(|(row, Converted { key, columns, .. })| {
+            let key = &key[..];
+            columns.iter_mut().flat_map(move |Column { name, versions, .. }| {
+                let column = &*name;
+                versions.iter_mut().map(move |version| RowValue {
+                    row,
+                    key,
+                    column,
+                    value: &mut version.value,
+                })
+            })
+        });
+        let cut = Cut::store(engine, &self.into, values.collect())?;
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
         engine.wait_for_searches(&self.into);
         let written = engine.write_rows(&self.into, &make, &RowWriteOptions::default());
+        let written = cut.end(engine, written);
         let (_, written) = match written.map_err(RowsError::from) {
             Ok(written) => written,
             Err(error) => {
@@ -211,7 +227,7 @@ impl Rekey {
         Ok(())
     }
 
-    /// Copies the large values of a row, because a stored large value can belong only to one row.
+    /// Copies the streamed large values of a row, because a stored large value can belong only to one row.
     fn copy_values(&self, engine: &Engine, row: &mut Converted) -> std::result::Result<(), EngineError> {
         let Converted {
             key,

@@ -101,12 +101,15 @@ impl InlineValues {
         *left -= large.bytes;
         let value = match large.kind {
             LargeKind::Binary => CellValue::Binary(content.into()),
-            LargeKind::Text => {
+            LargeKind::Text | LargeKind::Json => {
                 let text = String::from_utf8(content).map_err(|error| RowsError::Damaged {
                     table: table.table().name().to_string(),
                     reason: format!("a large text is not UTF-8: {error}"),
                 })?;
-                CellValue::String(text.into())
+                match large.kind {
+                    LargeKind::Json => CellValue::Json(text.into()),
+                    _ => CellValue::String(text.into()),
+                }
             }
         };
         value::write_value(&value, declared, RowIntegers::Number, out);

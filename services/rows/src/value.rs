@@ -28,7 +28,7 @@ const QUOTED_CHARS_MAX: usize = 40;
 /// Value of a column in a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GivenValue {
-    /// The value.
+    /// The value, or the reference to its pieces.
     pub value: CellValue<'static>,
     /// Time of its version; `None` if the server assigns it.
     pub version: Option<Timestamp>,

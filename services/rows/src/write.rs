@@ -27,9 +27,10 @@ use tideline_openapi::row::{
     RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
 };
 
+use crate::cut::{Cut, RowValue};
 use crate::error::{Result, RowsError};
 use crate::transaction::Transaction;
-use draft::{Draft, check_partition, exclude_partitions, to_write};
+use draft::{Draft, DraftKey, State, check_partition, exclude_partitions, to_write};
 pub use outcome::refused_text;
 use outcome::{Remembered, counts_of, outcome, outcomes_of, repeated};
 
@@ -309,6 +310,34 @@ fn writes_of<'d>(
         .collect()
 }
 
+/// Returns the values of the valid rows that can be stored in pieces. The pieces of a value are stored with the key of
+/// its row, so the values of a row to which the server assigns an id stay in the row.
+fn values_of(drafts: &mut [Draft]) -> Vec<RowValue<'_>> {
+    let mut values = Vec::new();
+    let ready = drafts.iter_mut().filter(|draft| draft.ready().is_some());
+    for (row, draft) in ready.enumerate() {
+        let (
+            Some(DraftKey {
+                stored: Some(key), ..
+            }),
+            State::Ready(prepared),
+        ) = (&draft.key, &mut draft.state)
+        else {
+            continue;
+        };
+        for (column, given) in &mut prepared.columns {
+            let column = &*column;
+            values.extend(given.iter_mut().map(|given| RowValue {
+                row,
+                key,
+                column,
+                value: &mut given.value,
+            }));
+        }
+    }
+    values
+}
+
 /// Writes rows as one entry. `first` is the index of the first row. If a row could not be read, `rows` contains the
 /// reason instead of the row.
 pub(crate) fn write_entry<R: Borrow<RowWrite>>(
@@ -330,10 +359,11 @@ pub(crate) fn write_entry<R: Borrow<RowWrite>>(
             }
         }
     };
-    let drafts = drafts_of(engine, table, rows, first, settings);
+    let mut drafts = drafts_of(engine, table, rows, first, settings);
     if let Some(transaction) = &settings.transaction {
         check_partition(&drafts, transaction)?;
     }
+    let cut = Cut::store(engine, table, values_of(&mut drafts))?;
     let make = |next_id: &mut dyn FnMut() -> i64| writes_of(table, &drafts, next_id);
     let response = |writes: &[EngineWrite<'_>], outcomes: &[EngineOutcome]| -> Box<RawValue> {
         let mut rows = outcomes_of(table, &drafts, writes, outcomes, settings.integers);
@@ -360,7 +390,8 @@ pub(crate) fn write_entry<R: Borrow<RowWrite>>(
     };
     let (writes, written, position) = match drafts.iter().any(|draft| draft.ready().is_some()) {
         true => {
-            let (writes, written) = engine.write_rows(table, &make, &options)?;
+            let written = engine.write_rows(table, &make, &options);
+            let (writes, written) = cut.end(engine, written)?;
             if let Some(changed) = written.changed {
                 return Err(RowsError::Changed(changed));
             }

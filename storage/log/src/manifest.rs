@@ -195,7 +195,7 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
-/// [`FORMAT_GROUPS`] and [`FORMAT_FEEDS`]. This build reads formats 1 to 15.
+/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`] and [`FORMAT_CUT`]. This build reads formats 1 to 16.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -233,6 +233,9 @@ pub const FORMAT_GROUPS: u8 = 14;
 /// Format number of the row of a feed table, and of a wide table whose parts follow from generated ids. A build of format
 /// 14 would discard the messages at a flush, and could not read the parts.
 pub const FORMAT_FEEDS: u8 = 15;
+/// Format number of the row of a wide table whose ordinary writes have stored values in pieces. A build of format 15
+/// could not read the references to these values.
+pub const FORMAT_CUT: u8 = 16;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -310,6 +313,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.cut_values => FORMAT_CUT,
         _ if table.spec.model == TableModel::Feed => FORMAT_FEEDS,
         Some(wide) if is_divided_by_ids(wide) => FORMAT_FEEDS,
         Some(wide) if !wide.groups.is_empty() => FORMAT_GROUPS,
@@ -371,7 +375,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_FEEDS).contains(&version.format) {
+    if !(1..=FORMAT_CUT).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

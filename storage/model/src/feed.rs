@@ -138,6 +138,7 @@ pub fn users_rows() -> WideSpec {
         parts: None,
         search_indexes: Vec::new(),
         large_values: None,
+        cut_values: false,
         groups: Vec::new(),
     }
 }
@@ -220,6 +221,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         parts: messages.parts,
         search_indexes: Vec::new(),
         large_values: None,
+        cut_values: false,
         groups: Vec::new(),
     }
 }

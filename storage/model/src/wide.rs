@@ -264,6 +264,10 @@ pub struct WideSpec {
     /// gets its first large value; 0 until the id is assigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub large_values: Option<u32>,
+    /// True if ordinary writes have stored large values of the table in pieces, so that rows reference them. Set by the
+    /// first such write, and never reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_values: bool,
     /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is
     /// created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

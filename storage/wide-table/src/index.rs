@@ -208,10 +208,24 @@ impl Index {
         for (source, column) in self.sources.iter().zip(self.layout.logical()) {
             let value = match source {
                 Source::Key(number) => Some(values[*number].clone()),
-                Source::Column(name) => row.column(name).and_then(Column::newest).and_then(|version| {
-                    oldest = oldest.min(version.time);
-                    version.value.key_value()
-                }),
+                Source::Column(name) => {
+                    let newest = row.column(name).and_then(Column::newest);
+                    // A cut value is longer than any key.
+                    if let Some(version) = newest
+                        && let CellValue::Large(value) = &version.value
+                        && value.is_cut
+                        && KeyKind::of(version.value.column_type()) == Some(column.kind)
+                    {
+                        return Err(format!(
+                            "the row cannot be stored in the index {:?}: the value of column {:?} has {} bytes",
+                            self.name, column.name, value.bytes
+                        ));
+                    }
+                    newest.and_then(|version| {
+                        oldest = oldest.min(version.time);
+                        version.value.key_value()
+                    })
+                }
             };
             match value.filter(|value| value.kind() == column.kind) {
                 Some(value) => logical.push(value),

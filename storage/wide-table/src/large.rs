@@ -1,4 +1,4 @@
-//! Large values: texts and bytes that are stored apart from their rows, in pieces.
+//! Large values: texts, bytes and JSON documents that are stored apart from their rows, in pieces.
 //!
 //! The row holds a [`LargeValue`], which is a reference to the pieces. The pieces are stored under an id from the
 //! number range of tables, in a part with the number of the part of the row, so both parts are dropped together. The
@@ -10,13 +10,21 @@
 //! 3. [`sweep`] removes the pieces of values that no version of any column references: overwritten, deleted and
 //!    abandoned values. A header holds the key of the row of its value, so the sweep reads one row per value.
 //!
+//! There are two kinds of large values. *Streamed* values arrive in requests of their own, and rows show them as
+//! references. *Cut* values arrive with their rows: an ordinary write stores them in pieces ([`cut`]), and each read of
+//! the row returns them like other values ([`whole`]).
+//!
 //! An id is used only once, by the upload to which it was assigned. A value that no row references, and that is not
 //! being uploaded, therefore stays unreferenced for ever.
 
 pub mod check;
+pub mod cut;
 pub mod read;
 pub mod sweep;
 pub mod upload;
+pub mod whole;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -24,7 +32,7 @@ use parking_lot::Mutex;
 use tideline_backend::{PartRef, Partition};
 use tideline_model::{KeyRange, TableId};
 use tideline_wire::varint;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec;
 use crate::division::{PARTS_MAX, WHOLE};
@@ -60,6 +68,8 @@ pub enum LargeKind {
     Text,
     /// Bytes.
     Binary,
+    /// JSON text. Only values of ordinary writes have this kind.
+    Json,
 }
 
 /// Reference to a value that is stored in pieces.
@@ -73,6 +83,8 @@ pub struct LargeValue {
     pub bytes: u64,
     /// xxh3 (64 bits) of the content.
     pub checksum: u64,
+    /// True if an ordinary write has stored the value, so that reads return it like other values.
+    pub is_cut: bool,
 }
 
 impl LargeValue {
@@ -82,11 +94,23 @@ impl LargeValue {
         u32::try_from(pieces).unwrap_or(u32::MAX)
     }
 
+    /// Returns true if the reference is to a cut value with this content.
+    pub(crate) fn is_the_cut_of(&self, value: &CellValue<'_>) -> bool {
+        let content = cut::content_of(value);
+        self.is_cut
+            && content.is_some_and(|(kind, content)| {
+                kind == self.kind && content.len() as u64 == self.bytes && xxh3_64(content) == self.checksum
+            })
+    }
+
     /// Returns the stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![match self.kind {
-            LargeKind::Text => 1,
-            LargeKind::Binary => 2,
+        let mut out = vec![match (self.kind, self.is_cut) {
+            (LargeKind::Text, false) => 1,
+            (LargeKind::Binary, false) => 2,
+            (LargeKind::Text, true) => 3,
+            (LargeKind::Binary, true) => 4,
+            (LargeKind::Json, _) => 5,
         }];
         varint::put(self.id, &mut out);
         varint::put(self.bytes, &mut out);
@@ -100,9 +124,12 @@ impl LargeValue {
     ///
     /// [`Damage`] if the bytes are not the stored form of a reference.
     pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Self, Damage> {
-        let (kind, mut rest) = match bytes.split_first() {
-            Some((1, rest)) => (LargeKind::Text, rest),
-            Some((2, rest)) => (LargeKind::Binary, rest),
+        let (kind, is_cut, mut rest) = match bytes.split_first() {
+            Some((1, rest)) => (LargeKind::Text, false, rest),
+            Some((2, rest)) => (LargeKind::Binary, false, rest),
+            Some((3, rest)) => (LargeKind::Text, true, rest),
+            Some((4, rest)) => (LargeKind::Binary, true, rest),
+            Some((5, rest)) => (LargeKind::Json, true, rest),
             _ => return Err(Damage("a large value has an unknown kind")),
         };
         let id = number(&mut rest)?;
@@ -118,6 +145,7 @@ impl LargeValue {
             kind,
             bytes,
             checksum: u64::from_le_bytes(checksum),
+            is_cut,
         })
     }
 }
@@ -164,15 +192,30 @@ fn open_piece(value: &LargeValue, piece: u32, stored: &Bytes) -> std::result::Re
         .ok_or(Damage("a piece of a large value is cut off"))?;
     let before = u64::from(piece) * PIECE_BYTES as u64;
     let expected = value.bytes.saturating_sub(before).min(PIECE_BYTES as u64);
-    if content.len() as u64 != expected {
-        return Err(Damage(
+    let has_size = |content: &[u8]| match content.len() as u64 == expected {
+        true => Ok(()),
+        false => Err(Damage(
             "a piece of a large value has another size than the value requires",
-        ));
+        )),
+    };
+    if !value.is_cut {
+        has_size(content)?;
     }
     if u64::from_le_bytes(*checksum) != checksum_of(value.id, piece, content) {
         return Err(Damage("a piece of a large value does not match its checksum"));
     }
-    Ok(stored.slice(CHECKSUM_BYTES..))
+    if !value.is_cut {
+        return Ok(stored.slice(CHECKSUM_BYTES..));
+    }
+    let content = match content.split_first() {
+        Some((&cut::PLAIN, _)) => stored.slice(CHECKSUM_BYTES + 1..),
+        Some((&cut::PACKED, frame)) => zstd::bulk::decompress(frame, PIECE_BYTES)
+            .map_err(|_| Damage("a piece of a large value cannot be decompressed"))?
+            .into(),
+        _ => return Err(Damage("a piece of a large value has an unknown form")),
+    };
+    has_size(&content)?;
+    Ok(content)
 }
 
 /// Row and column of a value, as its header stores them.
@@ -211,6 +254,8 @@ pub(crate) struct LargeUses {
     /// Held during each write to a part of pieces, because sorted writes to a bucket must not overlap with other
     /// writes. Also held while such a part is freed, so that no write can follow.
     pub(crate) writes: Mutex<()>,
+    /// Cut values that wait for [`writes`](Self::writes). The holder of the lock writes several of them together.
+    waiting: Mutex<Vec<Arc<cut::PieceWrite>>>,
 }
 
 /// Use of one value.
@@ -303,12 +348,22 @@ mod tests {
             kind: LargeKind::Binary,
             bytes: PIECE_BYTES as u64 + 1,
             checksum: 7,
+            is_cut: false,
         };
         let encoded = value.encode();
         assert_eq!(encoded, [2, 0xac, 2, 0x81, 0x80, 0x10, 7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(LargeValue::decode(&encoded), Ok(value));
         for cut in 0..encoded.len() {
             assert!(LargeValue::decode(&encoded[..cut]).is_err(), "{cut}");
+        }
+        for (kind, byte) in [(LargeKind::Text, 3), (LargeKind::Binary, 4), (LargeKind::Json, 5)] {
+            let cut = LargeValue {
+                kind,
+                is_cut: true,
+                ..value
+            };
+            assert_eq!((cut.encode()[0], &cut.encode()[1..]), (byte, &encoded[1..]));
+            assert_eq!(LargeValue::decode(&cut.encode()), Ok(cut));
         }
         assert_eq!(value.pieces(), 2);
         assert_eq!(piece_key(1, 2)[..], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2]);
@@ -327,6 +382,7 @@ mod tests {
             kind: LargeKind::Text,
             bytes: PIECE_BYTES as u64 + 3,
             checksum: 0,
+            is_cut: false,
         };
         let stored = |id, piece, content: &[u8]| {
             let checksum = checksum_of(id, piece, content).to_le_bytes();

@@ -16,8 +16,8 @@
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.
 //!
-//! A text or binary value of more than 64 KiB can be stored apart from its row, as pieces in a separate part; see
-//! [`large`].
+//! A text, a binary value or a JSON document of more than 64 KiB can be stored apart from its row, as pieces in a
+//! separate part; see [`large`].
 //!
 //! # Reading
 //!
@@ -78,6 +78,7 @@ pub use error::{Damage, Result, WideError};
 pub use groups::{GROUPS_MAX, GroupSet};
 pub use index::Index;
 pub use large::check::check_large;
+pub use large::cut::{CutValue, ValueToCut};
 pub use large::read::LargeReader;
 pub use large::sweep::{SweepPosition, SweepStep};
 pub use large::upload::{LargeUpload, UPLOAD_MEMORY_BYTES};

@@ -65,11 +65,34 @@ pub struct StoredRow {
     /// Stored key.
     pub key: Bytes,
     value: Bytes,
+    /// Encoded columns with the contents of cut values; `None` if `value` has all columns that are needed.
+    whole: Option<Bytes>,
 }
 
 impl StoredRow {
     pub(crate) const fn new(key: Bytes, value: Bytes) -> Self {
-        Self { key, value }
+        Self {
+            key,
+            value,
+            whole: None,
+        }
+    }
+
+    /// Returns the row with columns that hold the contents of cut values. The stored bytes, of which digests are
+    /// computed, stay the same.
+    pub(crate) fn with_whole(self, whole: Bytes) -> Self {
+        Self {
+            whole: Some(whole),
+            ..self
+        }
+    }
+
+    /// Returns the row as if the contents of its cut values were stored with it.
+    pub(crate) fn flattened(self) -> Self {
+        match self.whole {
+            Some(whole) => Self::new(self.key, whole),
+            None => self,
+        }
     }
 
     /// Decodes the columns. Texts and bytes are borrowed.
@@ -78,17 +101,17 @@ impl StoredRow {
     ///
     /// [`Damage`] if the stored bytes are damaged.
     pub fn columns(&self) -> std::result::Result<Mutation<'_>, Damage> {
-        codec::decode(&self.value)
+        codec::decode(self.whole.as_ref().unwrap_or(&self.value))
     }
 
-    /// Returns the encoded columns.
+    /// Returns the encoded columns, as they are stored.
     pub(crate) fn encoded(&self) -> &Bytes {
         &self.value
     }
 
     /// Returns the size of key and columns in bytes.
     pub fn bytes(&self) -> usize {
-        self.key.len() + self.value.len()
+        self.key.len() + self.whole.as_ref().unwrap_or(&self.value).len()
     }
 }
 
@@ -197,10 +220,7 @@ impl WideStore {
             }
             let value = resolve(base.as_ref(), &found.mutations, rules.versions_max);
             let value = value.map_err(damaged)?;
-            let row = value.map(|value| StoredRow {
-                key: Bytes::copy_from_slice(key),
-                value,
-            });
+            let row = value.map(|value| StoredRow::new(Bytes::copy_from_slice(key), value));
             return Ok((row, revision));
         }
     }
@@ -868,7 +888,7 @@ impl Merge {
                 found.take_from(source, &key);
             }
             if let Some(value) = found.resolve(self.versions_max)? {
-                let row = StoredRow { key, value };
+                let row = StoredRow::new(key, value);
                 is_over = self
                     .limit
                     .is_some_and(|limit| self.rows.len() >= limit.rows_max || self.bytes > limit.bytes_max);

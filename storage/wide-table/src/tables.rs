@@ -35,6 +35,8 @@ pub(crate) struct TableRules {
     pub(crate) search_tiers: Vec<TierScope>,
     /// Id of the parts with the pieces of large values; `None` until the table gets its first large value.
     pub(crate) large_values: Option<TableId>,
+    /// True if rows can reference values that ordinary writes have stored in pieces.
+    pub(crate) cut_values: bool,
     /// Groups of columns that are stored apart.
     pub(crate) groups: Groups,
     /// Compression of the packed rows. In the rules of a column group, this is the compression in the settings of the
@@ -80,6 +82,7 @@ impl TableRules {
                 spec.search_indexes.iter().map(|index| index.tier).collect()
             }),
             large_values: spec.and_then(|spec| spec.large_values).map(TableId),
+            cut_values: spec.is_some_and(|spec| spec.cut_values),
             groups: spec.map_or_else(Groups::default, Groups::new),
             compression: GroupCompression::Fast,
             division,

@@ -68,6 +68,7 @@ impl CellValue<'_> {
             Self::Large(large) => match large.kind {
                 LargeKind::Text => ColumnType::String,
                 LargeKind::Binary => ColumnType::Binary,
+                LargeKind::Json => ColumnType::Json,
             },
         }
     }

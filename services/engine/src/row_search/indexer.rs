@@ -235,7 +235,8 @@ impl Indexer {
     fn index_rows(&self, keys: HashSet<Bytes>) -> Result<(), Failure> {
         let mut documents = Vec::with_capacity(keys.len());
         for key in &keys {
-            match self.rows.row_with_hidden(self.state.table, key) {
+            let row = self.rows.row_with_hidden(self.state.table, key);
+            match row.and_then(|row| row.map_or(Ok(None), |row| self.whole(row))) {
                 Ok(Some(row)) => documents.extend(self.document(&row)?),
                 Ok(None) | Err(WideError::NoTable(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -243,6 +244,13 @@ impl Indexer {
         }
         let keys = keys.into_iter().map(|key| key.to_vec()).collect();
         Ok(self.index.replace(keys, documents)?)
+    }
+
+    /// Returns a row with its large values, if they were written with it; `None` if the row was deleted meanwhile.
+    fn whole(&self, row: StoredRow) -> Result<Option<StoredRow>, WideError> {
+        let (table, key) = (self.state.table, row.key.clone());
+        let mut again = || self.rows.row_with_hidden(table, &key);
+        self.rows.whole(table, row, &|_| true, &mut again)
     }
 
     /// Returns the document of a row; `None` if the index does not cover the tier of its part.
@@ -263,12 +271,15 @@ impl Indexer {
 
     /// Indexes the rows of a page. Returns the rest of its range.
     fn index_page(&mut self, page: RowPage) -> Result<Option<KeyRange>, Failure> {
-        let documents = page
-            .rows
-            .iter()
-            .map(|row| self.document(row))
-            .flat_map(Result::transpose);
-        let documents = documents.collect::<Result<Vec<_>, _>>()?;
+        let mut documents = Vec::with_capacity(page.rows.len());
+        for row in &page.rows {
+            match self.whole(row.clone()) {
+                Ok(Some(row)) => documents.extend(self.document(&row)?),
+                // The queue of a dropped table is closed soon.
+                Ok(None) | Err(WideError::NoTable(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let keys = page.rows.iter().map(|row| row.key.to_vec()).collect();
         self.index.replace(keys, documents)?;
         self.add_count(page.rows.len());

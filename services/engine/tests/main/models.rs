@@ -24,6 +24,7 @@ fn spec(model: TableModel) -> TableSpec {
         indexes: Vec::new(),
         search_indexes: Vec::new(),
         large_values: None,
+        cut_values: false,
         groups: Vec::new(),
         ttl: None,
         parts: None,

@@ -5,6 +5,7 @@ mod blobs;
 mod changes;
 mod client;
 mod columnar;
+mod cut_values;
 mod deletes;
 mod details;
 mod document;

@@ -207,6 +207,7 @@ fn to_spec(
         indexes: Vec::new(),
         search_indexes: Vec::new(),
         large_values: None,
+        cut_values: false,
         groups: options.groups.clone().unwrap_or_default(),
         ttl: ttl_of(options)?,
         parts: parts_of(options)?,

@@ -271,11 +271,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":16,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":17,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 16 is not supported by this build"
+        "stored cursor row cannot be read: format 17 is not supported by this build"
     );
 }
 
@@ -362,9 +362,36 @@ fn a_table_with_column_groups_has_a_later_format() {
     );
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
-    let later = text.replace(r#"{"format":14,"#, r#"{"format":16,"#);
+    let later = text.replace(r#"{"format":14,"#, r#"{"format":17,"#);
     let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
     assert!(refused.is_err(), "a later format is refused");
+}
+
+#[test]
+fn a_table_with_cut_values_has_the_latest_format() {
+    let wide = r#"{"key":[{"name":"k","type":"u64"}],"columns":[],"large_values":8,"cut_values":true,"groups":[{"id":9,"name":"g","columns":["x*"]}]}"#;
+    for (wide, format) in [
+        (wide.to_owned(), 16),
+        (wide.replace(r#","cut_values":true"#, ""), 14),
+    ] {
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(serde_json::from_str(&wide).expect("valid settings")),
+            ..TableSpec::default()
+        };
+        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+        let ManifestChange::Put(stored) = put_table(&row) else {
+            panic!("a put")
+        };
+        let text = std::str::from_utf8(&stored.detail).expect("text");
+        assert!(
+            text.starts_with(&format!(r#"{{"format":{format},"id":2,"#)),
+            "{text}"
+        );
+        assert_eq!(text.contains("cut_values"), format == 16, "{text}");
+        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+        assert_eq!(state.common.tables[&TableId(2)], row);
+    }
 }
 
 #[test]

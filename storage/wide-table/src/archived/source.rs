@@ -195,6 +195,20 @@ impl<'s> PartReader<'s> {
         Ok(row.map(|row| StoredRow::new(key, row)))
     }
 
+    /// Returns a row with the contents of its cut values, as if they were stored with it. The part is closed, so no value
+    /// of its rows is removed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`WideStore::whole`].
+    pub(super) fn whole(&self, row: StoredRow) -> Result<StoredRow> {
+        let (table, unchanged) = (self.part.at.table, row.clone());
+        let whole = self
+            .store
+            .whole(table, row, &|_| true, &mut || Ok(Some(unchanged.clone())))?;
+        Ok(whole.map_or(unchanged, StoredRow::flattened))
+    }
+
     /// Returns the error of damaged bytes of the part.
     pub(super) fn damaged(&self, reason: Damage) -> WideError {
         WideError::Damaged {

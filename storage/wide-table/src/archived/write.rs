@@ -24,6 +24,7 @@ use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCK
 use crate::block::Block;
 use crate::error::{Result, WideError};
 use crate::moves::{GroupParts, MoveEnd, MoveProgress};
+use crate::read::StoredRow;
 use crate::state::{Part, PartDetail};
 use crate::store::WideStore;
 
@@ -208,14 +209,18 @@ impl WideStore {
         let mut builder = GroupBuilder::new(&form, &layout);
         let mut reader = PartReader::new(self, *from, self.rules(table)?);
         while let Some(span) = reader.next()? {
-            add_rows(&mut builder, &reader, span, progress)?;
-            if builder.bytes() >= GROUP_BYTES || builder.group().rows >= GROUP_ROWS_MAX {
-                lasts.extend(builder.last_key());
-                writer.add(builder.group())?;
-                builder.clear();
-                if proceed(progress).is_break() {
-                    return Ok(None);
+            let mut rows = add_block(&mut builder, &reader, span, progress)?.into_iter();
+            loop {
+                if builder.bytes() >= GROUP_BYTES || builder.group().rows >= GROUP_ROWS_MAX {
+                    lasts.extend(builder.last_key());
+                    writer.add(builder.group())?;
+                    builder.clear();
+                    if proceed(progress).is_break() {
+                        return Ok(None);
+                    }
                 }
+                let Some(row) = rows.next() else { break };
+                add_row(&mut builder, &reader, row, progress)?;
             }
         }
         if let Some(last) = builder.last_key() {
@@ -241,7 +246,7 @@ impl WideStore {
         let description = RowsDescription {
             format: tideline_archive::FORMAT,
             table: part.names.0.clone(),
-            spec: part.spec.clone(),
+            spec: described(part.spec),
             number: part.number,
             name: part.names.1.clone(),
             detail: serde_json::to_value(from.detail).map_err(|error| unwritable(&error))?,
@@ -320,29 +325,47 @@ impl WideStore {
     }
 }
 
-/// Adds neighbouring rows to a group.
-fn add_rows(
+/// Returns the settings of a table as the description of its files stores them: the rows in the files have no cut values.
+fn described(spec: &TableSpec) -> TableSpec {
+    let mut spec = spec.clone();
+    if let Some(wide) = spec.wide.as_deref_mut() {
+        wide.cut_values = false;
+    }
+    spec
+}
+
+/// Adds a block of rows to a group as a whole, if this is possible. Returns the rows that must be added one by one.
+fn add_block(
     builder: &mut GroupBuilder<'_>,
     reader: &PartReader<'_>,
     span: RowSpan,
     progress: &mut MoveProgress,
-) -> Result<()> {
-    let damaged = |reason| reader.damaged(reason);
-    let before = (builder.group().rows, builder.bytes());
-    let by_row = match span {
-        RowSpan::Block(block) => {
-            let pushed = Block::open(&block.value).and_then(|block| builder.push_block(&block));
-            match pushed.map_err(damaged)? {
-                true => Vec::new(),
-                false => reader.rows_of(&block)?,
-            }
-        }
-        RowSpan::Rows(rows) => rows,
+) -> Result<Vec<StoredRow>> {
+    let block = match span {
+        RowSpan::Block(block) => block,
+        RowSpan::Rows(rows) => return Ok(rows),
     };
-    let mut by_row = by_row.iter();
-    by_row.try_for_each(|row| builder.push(row)).map_err(damaged)?;
+    let before = (builder.group().rows, builder.bytes());
+    let pushed = Block::open(&block.value).and_then(|block| builder.push_block(&block));
+    if !pushed.map_err(|reason| reader.damaged(reason))? {
+        return reader.rows_of(&block);
+    }
     progress.values += (builder.group().rows - before.0) as u64;
     progress.bytes += (builder.bytes() - before.1) as u64;
+    Ok(Vec::new())
+}
+
+/// Adds a row to a group, with the contents of its cut values.
+fn add_row(
+    builder: &mut GroupBuilder<'_>,
+    reader: &PartReader<'_>,
+    row: StoredRow,
+    progress: &mut MoveProgress,
+) -> Result<()> {
+    let row = reader.whole(row)?;
+    builder.push(&row).map_err(|reason| reader.damaged(reason))?;
+    progress.values += 1;
+    progress.bytes += row.bytes() as u64;
     Ok(())
 }
 

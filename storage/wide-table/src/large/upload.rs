@@ -192,6 +192,7 @@ impl LargeUpload {
             kind: self.kind,
             bytes: self.bytes,
             checksum: self.hash.digest(),
+            is_cut: false,
         })
     }
 
@@ -235,9 +236,7 @@ impl LargeUpload {
         let store = Arc::clone(&self.store);
         // Held until the end, so that the part is not freed meanwhile.
         let _writes = store.large.writes.lock();
-        let is_kept = store.state().parts.get(&self.part.place()).map(|part| part.at) == Some(self.part.at)
-            && store.tables().keeps(self.part.at.table, self.part.number());
-        if !is_kept {
+        if !store.keeps_pieces(self.part) {
             return Err(WideError::LargeGone(self.table));
         }
         let load = |groups: &[Vec<RowChange>]| -> Result<()> {
@@ -266,6 +265,12 @@ impl Drop for LargeUpload {
 }
 
 impl WideStore {
+    /// Returns true if a part of pieces exists and was not dropped. The caller holds the lock of the writes of pieces.
+    pub(super) fn keeps_pieces(&self, part: Part) -> bool {
+        self.state().parts.get(&part.place()).map(|part| part.at) == Some(part.at)
+            && self.tables().keeps(part.at.table, part.number())
+    }
+
     /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next sweep.
     pub(super) fn remove_large(&self, part: Part, id: u64) -> Result<()> {
         let _writes = self.large.writes.lock();

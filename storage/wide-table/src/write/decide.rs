@@ -24,6 +24,7 @@ use crate::entry::Change;
 use crate::error::{Result, WideError};
 use crate::expiry::Expiry;
 use crate::index::{Index, changes_of};
+use crate::large::whole::{cut_bytes, references_cut};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::state::{Part, State};
 use crate::store::WideStore;
@@ -231,7 +232,8 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
             let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
-            if is_first && out.len() <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
+            let size = out.len() + cut_bytes_of(&mutation);
+            if is_first && size <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
                 self.updates.insert(write.key.clone(), out.clone());
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
@@ -240,14 +242,13 @@ impl Deciding<'_> {
             Action::Create(_) => None,
             _ => self.read(&write.key)?,
         };
+        let (stored, whole) = self.with_whole(write, stored)?;
         let before = stored.as_ref().and_then(|row| self.expiry.visible_of(row));
-        if write
-            .condition
-            .as_ref()
-            .is_some_and(|condition| !condition(before.as_deref()))
-        {
-            let image = before.filter(|_| write.image != Image::None);
-            return Ok((RowOutcome::ConditionFailed(image.map(Cow::into_owned)), None));
+        // Conditions and images apply to the contents of cut values. The write itself depends on the references.
+        let seen = whole.as_ref().or(before.as_deref());
+        if write.condition.as_ref().is_some_and(|condition| !condition(seen)) {
+            let image = seen.filter(|_| write.image != Image::None);
+            return Ok((RowOutcome::ConditionFailed(image.cloned()), None));
         }
         let mut mutation = match resolve_action(write, before.as_deref()) {
             Ok(mutation) => mutation.into_owned(),
@@ -276,10 +277,12 @@ impl Deciding<'_> {
         };
         let image = match write.image {
             Image::None => None,
-            Image::Before => before.map(Cow::into_owned),
+            Image::Before => seen.cloned(),
             Image::After => {
                 let visible = after.as_ref().and_then(|row| self.expiry.visible_of(row));
-                visible.map(Cow::into_owned)
+                visible
+                    .map(|row| self.image_of(&write.key, row.into_owned()))
+                    .transpose()?
             }
         };
         self.rows.insert(write.key.clone(), Evaluated::Row(after));
@@ -322,6 +325,55 @@ impl Deciding<'_> {
             index_changes,
         };
         Ok(Some((RowOutcome::Written(None), Some(decided))))
+    }
+
+    /// Returns the row before a write, and its visible columns with the contents of its cut values. The second element
+    /// is `None` if the write does not need these contents, or if the row has none. Reads the row again if it was
+    /// overwritten meanwhile and the contents were removed.
+    fn with_whole(
+        &mut self,
+        write: &RowWrite<'_>,
+        mut stored: Option<Mutation<'static>>,
+    ) -> Result<(Option<Mutation<'static>>, Option<Mutation<'static>>)> {
+        let is_needed = write.condition.is_some() || write.image != Image::None;
+        if !is_needed || !self.rules.cut_values {
+            return Ok((stored, None));
+        }
+        loop {
+            let before = stored.as_ref().and_then(|row| self.expiry.visible_of(row));
+            let before = before.filter(|row| references_cut(row, &|_| true));
+            let Some(before) = before.map(Cow::into_owned) else {
+                return Ok((stored, None));
+            };
+            let (table, rules) = (self.table, self.rules);
+            let whole = self
+                .store
+                .with_contents(table, rules, &write.key, before, &|_| true)?;
+            if whole.is_some() {
+                return Ok((stored, whole));
+            }
+            // The revision of the first read stays among the revisions that the committer compares, so it refuses the
+            // entry of this attempt.
+            self.rows.remove(&write.key);
+            let again = self.read(&write.key)?;
+            if again == stored {
+                return Err(WideError::LargeMissing(table));
+            }
+            stored = again;
+        }
+    }
+
+    /// Returns a row with the contents of its cut values. If they were removed meanwhile, the committer refuses the
+    /// entry, so no client gets the references.
+    fn image_of(&self, key: &Bytes, row: Mutation<'static>) -> Result<Mutation<'static>> {
+        if !self.rules.cut_values || !references_cut(&row, &|_| true) {
+            return Ok(row);
+        }
+        let (table, rules) = (self.table, self.rules);
+        let whole = self
+            .store
+            .with_contents(table, rules, key, row.clone(), &|_| true)?;
+        Ok(whole.unwrap_or(row))
     }
 
     /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a
@@ -405,9 +457,15 @@ fn largest(state: &State, table: TableId, rules: &TableRules) -> (usize, usize) 
     })
 }
 
+/// Returns the size of the contents of the cut values of a row, in bytes.
+fn cut_bytes_of(row: &Mutation<'_>) -> usize {
+    row.columns.iter().map(cut_bytes).fold(0, usize::saturating_add)
+}
+
 /// Returns the size limit that a row or one of its columns exceeds; `None` if no limit is exceeded. `bytes` is the size
-/// of the row with its key.
+/// of the row with its key. The contents of cut values count as if they were stored with the row.
 fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
+    let bytes = bytes.saturating_add(cut_bytes_of(row));
     if bytes > ROW_BYTES_MAX {
         return Some(Refused::TooLarge(bytes));
     }
@@ -415,7 +473,7 @@ fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
         return None;
     }
     row.columns.iter().find_map(|column| {
-        let bytes = codec::column_bytes(row.time, column);
+        let bytes = codec::column_bytes(row.time, column).saturating_add(cut_bytes(column));
         let name = || column.name.clone().into_owned();
         (bytes > COLUMN_BYTES_MAX).then(|| Refused::ColumnTooLarge(name(), bytes))
     })

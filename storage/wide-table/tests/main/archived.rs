@@ -13,12 +13,13 @@ use tideline_backend::Direction;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{Decimal, KeyValue};
 use tideline_model::{
-    KeyRange, PartPeriod, SystemClock, TableModel, TableName, TableSpec, Tier, Timestamp, WideSpec,
+    KeyRange, PartPeriod, SystemClock, TableId, TableModel, TableName, TableSpec, Tier, Timestamp, WideSpec,
 };
 use tideline_testkit::{Random, is_slow, seed};
+use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, Image, MoveEnd, MoveProgress, PartToArchive, RowWrite, Settings,
-    StoredRow, Update, Version,
+    Action, CellValue, Column, ColumnName, Image, MoveEnd, MoveProgress, Mutation, PartToArchive, RowWrite,
+    Settings, StoredRow, Update, ValueToCut, Version,
 };
 
 use super::database::*;
@@ -232,6 +233,130 @@ fn rows_are_the_same_bit_for_bit_in_the_archive_and_after_it() {
             assert!(matches!(restored.expect("it is restored"), MoveEnd::Moved(_)));
             assert_eq!(lab.rows(Direction::Ascending), rows, "{seed}, part {number}");
         }
+        lab.database.close();
+    });
+}
+
+#[test]
+fn values_in_pieces_are_in_the_archive_with_their_rows() {
+    let pieces = TableId(900);
+    every_backend(|backend| {
+        let target = tempfile::tempdir().expect("a folder");
+        let archive = Archive::open(ArchiveSettings::new(target.path().join("temporary")));
+        let mut spec = divided();
+        let wide = spec.wide.as_deref_mut().expect("a wide table");
+        wide.large_values = Some(pieces.0);
+        wide.cut_values = true;
+        let index = serde_json::json!([{"id": 901, "name": "by", "key": [{"name": "u64_column", "type": "u64"}],
+            "covers": "all", "state": "ready"}]);
+        wide.indexes = serde_json::from_value(index).expect("valid indexes");
+        let key = wide.key.clone();
+        let database = Database::open_archived(
+            backend(),
+            (Arc::new(SystemClock), spec, settings()),
+            Some(Arc::new(archive.expect("it opens"))),
+        );
+        let layout = KeyLayout::new(&key, true).expect("a key");
+        let lab = Lab {
+            database,
+            layout,
+            target,
+        };
+        let (store, number) = (&lab.database.store, EVERY.number_of(START));
+        // Columns with a declared type, with another type than declared, and without a declaration.
+        let text = |of: usize| CellValue::String("täxt ".repeat(20_000 + of).into());
+        let values: Vec<(ColumnName<'static>, CellValue<'static>)> = vec![
+            (ColumnName::Declared(19), text(0)),
+            (
+                ColumnName::Declared(14),
+                CellValue::Binary(vec![9; 400_000].into()),
+            ),
+            (
+                ColumnName::Declared(12),
+                CellValue::Json(format!("[{}1]", "1, ".repeat(40_000)).into()),
+            ),
+            (ColumnName::Declared(18), text(1)),
+            (named("other"), text(2)),
+        ];
+        let mut writes = Vec::new();
+        for row in 0..40_usize {
+            let at = Timestamp::from_nanos_clamped(EVERY.start_of(number));
+            let name = format!("k{row:03}");
+            let mut key = Vec::new();
+            let of_key = [KeyValue::from(&name[..]), KeyValue::Timestamp(at)];
+            lab.layout.encode(&of_key, &mut key).expect("a key");
+            let (column, value) = &values[row % values.len()];
+            let to_cut = ValueToCut {
+                key: &key,
+                column,
+                value,
+            };
+            let cut = store
+                .cut_values(TABLE, &[to_cut])
+                .expect("it is stored")
+                .remove(0);
+            let cut = CellValue::Large(cut.expect("the part can be written").value());
+            let mut columns = vec![
+                Column::with(column.clone(), START, cut),
+                Column::with(ColumnName::Declared(17), START, CellValue::U64(row as u64)),
+            ];
+            columns.sort_by(|one, other| one.name.cmp(&other.name));
+            writes.push(RowWrite {
+                key: Bytes::from(key),
+                partition: 1,
+                time: START,
+                action: Action::Put(columns),
+                condition: None,
+                image: Image::None,
+            });
+        }
+        lab.database.write(&writes);
+        lab.database.flush();
+        let whole = || -> Vec<Mutation<'static>> {
+            let rows = lab.rows(Direction::Ascending).into_iter().map(|row| {
+                let key = row.key.clone();
+                let whole = store.whole(TABLE, row, &|_| true, &mut || store.row(TABLE, &key));
+                let whole = whole.expect("it is read").expect("the row exists");
+                whole.columns().expect("it is intact").into_owned()
+            });
+            rows.collect()
+        };
+        let rows = whole();
+        for (row, (column, value)) in rows.iter().zip(values.iter().cycle()) {
+            let newest = row.column(column).and_then(Column::newest);
+            assert!(newest.is_some_and(|newest| newest.value == *value), "{column:?}");
+        }
+        assert!(matches!(lab.archive(number), MoveEnd::Moved(_)));
+        let sweep = || {
+            store
+                .sweep_large(&lab.database.threads, TABLE, None)
+                .expect("a step")
+        };
+        let swept = sweep();
+        assert_eq!(
+            (swept.values, swept.removed),
+            (0, 40),
+            "no row references pieces any more"
+        );
+        assert!(whole() == rows, "in the archive");
+        let restored = store.restore_part(TABLE, number, i64::MAX, &mut on);
+        assert!(matches!(restored.expect("it is restored"), MoveEnd::Moved(_)));
+        assert!(whole() == rows, "restored");
+        // The entries still have the references of the rows before their archiving.
+        lab.database.flush();
+        let backend = Arc::clone(lab.database.threads.log().backend());
+        let parts = StoredParts::read(&*backend).expect("the parts");
+        let index = lab.database.indexes().remove(0);
+        let checked = check_index(
+            &*backend,
+            &parts,
+            TABLE,
+            &index,
+            &JournalChanges::default(),
+            &|_| false,
+        );
+        let checked = checked.expect("it is checked");
+        assert_eq!((checked.rows, checked.findings), (40, vec![]));
         lab.database.close();
     });
 }

@@ -13,8 +13,8 @@ use tideline_backend::{Backend, Direction, PageLimit, Partition, RowChange, Shar
 use tideline_model::{Durability, KeyRange, PartsSpec, TableId, TableSpec};
 use tideline_wide_table::check::{JournalChanges, StoredParts};
 use tideline_wide_table::{
-    Action, CellValue, Column, LARGE_BYTES_MAX, LargeKind, LargeUpload, LargeValue, Mutation, PIECE_BYTES,
-    RowOutcome, RowWrite, Update, WideError, check_large,
+    Action, CellValue, Column, Image, LARGE_BYTES_MAX, LargeKind, LargeUpload, LargeValue, Mutation,
+    PIECE_BYTES, Refused, RowOutcome, RowWrite, Update, ValueToCut, WideError, check_large,
 };
 
 use super::database::*;
@@ -24,7 +24,9 @@ const PIECES: TableId = TableId(900);
 
 fn spec_with(versions_max: u32) -> TableSpec {
     let mut spec = spec(versions_max);
-    spec.wide.as_deref_mut().expect("a wide table").large_values = Some(PIECES.0);
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    wide.large_values = Some(PIECES.0);
+    wide.cut_values = true;
     spec
 }
 
@@ -76,6 +78,48 @@ impl Database {
         assert_eq!(value.bytes, content.len() as u64);
         assert_eq!(self.write_large(key, value), RowOutcome::Written(None));
         upload.kept();
+    }
+
+    /// Stores values of rows in pieces, then writes all of the rows at once.
+    fn cut(&self, rows: &[(&str, &[u8])]) {
+        let values: Vec<CellValue<'_>> = rows
+            .iter()
+            .map(|(_, content)| CellValue::Binary(content.to_vec().into()))
+            .collect();
+        let column = named("v");
+        let to_cut = rows.iter().zip(&values).map(|((key, _), value)| ValueToCut {
+            key: key.as_bytes(),
+            column: &column,
+            value,
+        });
+        let cut = self.store.cut_values(TABLE, &to_cut.collect::<Vec<_>>());
+        let cut = cut.expect("they are stored");
+        let writes = rows.iter().zip(&cut).map(|((key, _), cut)| {
+            let cut = cut.as_ref().expect("the part can be written");
+            self.large_write(key, cut.value())
+        });
+        let written = self.write(&writes.collect::<Vec<_>>());
+        let is_written = |outcome: &RowOutcome| *outcome == RowOutcome::Written(None);
+        assert!(written.rows.iter().all(is_written), "{:?}", written.rows);
+    }
+
+    /// Returns the value of a row with its content.
+    fn whole(&self, key: &str) -> Option<CellValue<'static>> {
+        let read = || self.store.row(TABLE, key.as_bytes());
+        let row = read().expect("it is read")?;
+        let (digest, bytes) = (row.digest(), row.bytes());
+        let whole = self.store.whole(TABLE, row, &|_| true, &mut || read());
+        let whole = whole.expect("it is read").expect("the row exists");
+        assert_eq!(
+            whole.digest(),
+            digest,
+            "a revision is a digest of the stored bytes"
+        );
+        let columns = whole.columns().expect("it is intact").into_owned();
+        let value = columns.column(&named("v"))?.newest()?.value.clone();
+        let is_larger = matches!(&value, CellValue::Binary(content) if content.len() > 65_536);
+        assert_eq!(whole.bytes() > bytes + 65_000, is_larger);
+        Some(value)
     }
 
     fn named_value(&self, key: &str) -> Option<LargeValue> {
@@ -151,6 +195,10 @@ enum Step {
     Stop(String, u64, usize),
     /// Uploads a value and does not write the row.
     Abandon(String, u64, usize),
+    /// Stores values of one row, or of several rows, in pieces with an ordinary write.
+    Cut(Vec<String>, u64, usize),
+    /// Stores a value in pieces and does not write the row.
+    AbandonCut(String, u64, usize),
     Set(String, i64),
     Delete(String),
     DeleteAll,
@@ -166,6 +214,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (key(), any::<u64>(), size()).prop_map(|(key, seed, size)| Step::Upload(key, seed, size)),
         2 => (key(), any::<u64>(), size()).prop_map(|(key, seed, size)| Step::Stop(key, seed, size)),
         1 => (key(), any::<u64>(), size()).prop_map(|(key, seed, size)| Step::Abandon(key, seed, size)),
+        4 => (proptest::sample::subsequence(vec!["a", "b", "c"], 1..4), any::<u64>(), 65_537..1_500_000_usize)
+            .prop_map(|(keys, seed, size)| Step::Cut(keys.into_iter().map(encoded).collect(), seed, size)),
+        1 => (key(), any::<u64>(), 65_537..600_000_usize)
+            .prop_map(|(key, seed, size)| Step::AbandonCut(key, seed, size)),
         2 => (key(), 0..9_i64).prop_map(|(key, number)| Step::Set(key, number)),
         1 => key().prop_map(Step::Delete),
         1 => Just(Step::DeleteAll),
@@ -203,6 +255,37 @@ fn random_uploads_are_whole_or_absent_and_leave_nothing() {
                             let before = database.stored_pieces();
                             upload.abandon();
                             prop_assert!(database.stored_pieces() < before);
+                        }
+                        Step::Cut(keys, seed, size) => {
+                            let content = content(seed, size);
+                            let rows: Vec<(&str, &[u8])> =
+                                keys.iter().map(|key| (&key[..], &content[..])).collect();
+                            database.cut(&rows);
+                            for key in keys {
+                                prop_assert_eq!(
+                                    database.whole(&key),
+                                    Some(CellValue::Binary(content.clone().into()))
+                                );
+                                model.insert(key, (seed, size));
+                            }
+                        }
+                        Step::AbandonCut(key, seed, size) => {
+                            let value = CellValue::Binary(content(seed, size).into());
+                            let to_cut = ValueToCut {
+                                key: key.as_bytes(),
+                                column: &named("v"),
+                                value: &value,
+                            };
+                            let before = database.stored_pieces();
+                            let cut = database.store.cut_values(TABLE, &[to_cut]).expect("it is stored");
+                            prop_assert_eq!(
+                                database.stored_pieces(),
+                                before + 1 + size.div_ceil(PIECE_BYTES)
+                            );
+                            let cut: Vec<_> = cut.into_iter().flatten().collect();
+                            database.store.abandon_cut(&cut);
+                            drop(cut);
+                            prop_assert_eq!(database.stored_pieces(), before);
                         }
                         Step::Set(key, number) => {
                             let time = database.store.next_version();
@@ -435,4 +518,97 @@ fn the_check_finds_missing_and_damaged_pieces() {
         let is_damaged = |read: &Result<Bytes, WideError>| matches!(read, Err(WideError::Damaged { .. }));
         assert_eq!(read.iter().filter(|read| is_damaged(read)).count(), 1);
     }
+}
+
+#[test]
+fn conditions_and_images_of_writes_have_the_contents_of_cut_values() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = open(Arc::new(MemoryBackend::open(&disk)), 1);
+    let key = encoded("a");
+    let (first, second) = (content(1, 100_000), content(2, 100_000));
+    database.cut(&[(&key, &first)]);
+    database.flush();
+    let newest = |row: Option<&Mutation<'_>>| {
+        let row = row?.clone().into_owned();
+        row.column(&named("v"))?
+            .newest()
+            .map(|version| version.value.clone())
+    };
+    let of = |content: &[u8]| Some(CellValue::Binary(content.to_vec().into()));
+    for (required, image) in [
+        (&second, Image::Before),
+        (&first, Image::Before),
+        (&first, Image::After),
+    ] {
+        let (time, expected) = (database.store.next_version(), of(required));
+        let write = RowWrite {
+            condition: Some(Box::new(move |row| newest(row) == expected)),
+            image,
+            ..set(&key, time, "n", 7)
+        };
+        let (row, is_met) = match database.write_one(write) {
+            RowOutcome::ConditionFailed(row) => (row, false),
+            RowOutcome::Written(row) => (row, true),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(is_met, required == &first);
+        assert_eq!(newest(row.as_ref()), of(&first));
+    }
+    assert_eq!(database.sweep(), (1, 0));
+    assert_eq!(database.whole(&key), of(&first));
+}
+
+#[test]
+fn contents_of_cut_values_count_for_the_limits_of_rows_and_columns() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = open(Arc::new(MemoryBackend::open(&disk)), 3);
+    let key = encoded("a");
+    let content = vec![7; 900_000];
+    for number in 0..3 {
+        let value = CellValue::Binary(content.clone().into());
+        let to_cut = ValueToCut {
+            key: key.as_bytes(),
+            column: &named("v"),
+            value: &value,
+        };
+        assert!(ValueToCut::is_cut(&value));
+        let cut = database.store.cut_values(TABLE, &[to_cut]).expect("it is stored");
+        let cut: Vec<_> = cut.into_iter().flatten().collect();
+        let outcome = database.write_large(&key, cut[0].value());
+        match number {
+            0 | 1 => assert_eq!(outcome, RowOutcome::Written(None)),
+            _ => assert!(
+                matches!(outcome, RowOutcome::Refused(Refused::ColumnTooLarge(_, bytes)) if bytes > 2_700_000),
+                "{outcome:?}"
+            ),
+        }
+    }
+    assert!(!ValueToCut::is_cut(&CellValue::Binary(vec![7; 65_536].into())));
+    assert!(!ValueToCut::is_cut(&CellValue::Binary(
+        vec![7; (2 << 20) + 1].into()
+    )));
+    assert!(!ValueToCut::is_cut(&CellValue::I64(7)));
+}
+
+#[test]
+fn concurrent_values_are_whole() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = open(Arc::new(MemoryBackend::open(&disk)), 1);
+    let value_of =
+        |thread: u64, number: u64| content(thread * 100 + number, 70_000 + 1_000 * number as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let database = &database;
+            scope.spawn(move || {
+                for number in 0..12 {
+                    database.cut(&[(&encoded(&format!("{thread}-{number}")), &value_of(thread, number))]);
+                }
+            });
+        }
+    });
+    for (thread, number) in (0..8).flat_map(|thread| (0..12).map(move |number| (thread, number))) {
+        let whole = database.whole(&encoded(&format!("{thread}-{number}")));
+        assert!(whole == Some(CellValue::Binary(value_of(thread, number).into())));
+    }
+    assert_eq!(database.sweep(), (96, 0));
 }
