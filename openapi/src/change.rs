@@ -56,9 +56,13 @@ pub struct StreamSettings {
 pub struct Stream {
     /// Name of the stream
     pub name: String,
-    /// Settings of the stream
-    #[serde(flatten)]
-    pub settings: StreamSettings,
+    /// Tables whose changes the stream has; empty = all
+    pub tables: Vec<String>,
+    /// Kinds of changes that the stream has; empty = all
+    pub kinds: Vec<ChangeKind>,
+    /// Minimum time for which changes are kept, if the stream sets one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<DurationText>,
     /// Time of its creation
     pub created: String,
     /// Cursor of the oldest change that can be read
@@ -186,7 +190,7 @@ pub struct GroupList {
 /// Confirmation of the changes of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"partition": 0, "cursor": "0-1a2b-0"}))]
+#[schema(example = json!({"partition": 0, "cursor": "0-0-0", "rewind": true}))]
 pub struct ConfirmChanges {
     /// Number of the partition. Default 0.
     #[serde(default)]
@@ -199,26 +203,44 @@ pub struct ConfirmChanges {
     pub rewind: bool,
 }
 
-/// Parameters of a read of changes.
+/// Parameters of a read of the changes of a consumer group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub struct ReadChanges {
-    /// Cursor from which changes are read: `next` of the page before. Default: the oldest change of the stream; for a
-    /// group, its checkpoint.
-    #[param(example = "0-1a2b-0")]
+pub struct ReadGroupChanges {
+    /// Cursor from which changes are read: `next` of the page before. Default: the checkpoint of the partition.
+    #[param(example = "0-0-0")]
     pub cursor: Option<String>,
     /// Number of the partition that is read. Default 0.
     #[param(example = 0)]
     pub partition: Option<u16>,
-    /// Number of partitions, 1 to 256; only without a group. Default 1.
+    /// Maximum number of records, 1 to 10,000. Default 1,000.
+    #[param(example = 1000)]
+    pub limit: Option<usize>,
+    /// Maximum time to wait for a first record, at most 5 min. Default: the response comes at once.
+    #[param(value_type = String, example = "10ms")]
+    pub wait: Option<DurationText>,
+}
+
+/// Parameters of a read of the changes of a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ReadChanges {
+    /// Cursor from which changes are read: `next` of the page before. Default: the oldest change of the stream.
+    #[param(example = "0-0-0")]
+    pub cursor: Option<String>,
+    /// Number of the partition that is read. Default 0.
+    #[param(example = 0)]
+    pub partition: Option<u16>,
+    /// Number of partitions, 1 to 256. Default 1.
     #[param(example = 4)]
     pub partitions: Option<u16>,
     /// Maximum number of records, 1 to 10,000. Default 1,000.
     #[param(example = 1000)]
     pub limit: Option<usize>,
     /// Maximum time to wait for a first record, at most 5 min. Default: the response comes at once.
-    #[param(value_type = String, example = "30s")]
+    #[param(value_type = String, example = "10ms")]
     pub wait: Option<DurationText>,
 }
 
@@ -249,7 +271,7 @@ pub struct ChangePage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "url": "https://hooks.example.com/orders", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "from": "end"
+    "url": "https://localhost/orders", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "from": "end"
 }))]
 pub struct WebhookSettings {
     /// Address that gets the changes: `https`, on a host of `webhooks.hosts`

@@ -37,6 +37,7 @@ fn every_example_of_the_document_works() {
     let folder = DataFolder::new();
     let target = format!("file://{}", folder.beside("files").display());
     let launch = Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target);
+    let launch = launch.environment("TIDELINE__WEBHOOKS__HOSTS", "localhost");
     archive_metrics(&launch);
     let server = folder.start(&launch);
     let client = server.client();

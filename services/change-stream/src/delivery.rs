@@ -79,7 +79,10 @@ pub async fn replay(
         match streams.send(&due).await {
             Ok(()) => {
                 let names = (stream.to_owned(), name.to_owned());
-                blocking(streams, move |streams| streams.replayed(&names.0, &names.1, &due)).await?;
+                blocking(streams, move |streams| {
+                    streams.discard_delivery(&names.0, &names.1, &due.id)
+                })
+                .await?;
                 delivered += 1;
             }
             Err(error) => failed.push(due.failure(&error, streams.engine.now().to_rfc3339())),

@@ -63,7 +63,7 @@ struct StoredFailure {
 pub(crate) struct Due {
     target: Target,
     secret: WebhookSecret,
-    id: String,
+    pub(crate) id: String,
     body: Bytes,
     records: usize,
     /// Position after its records.
@@ -147,7 +147,7 @@ impl ChangeStreams {
             hold: settings.hold,
             start,
         };
-        self.put(vec![row(&["webhook", stream, name], Some(&stored))])?;
+        self.put(&[row(&["webhook", stream, name], Some(&stored))])?;
         {
             let mut state = self.state.write();
             let found = state.get_mut(stream).ok_or_else(|| no_stream(stream))?;
@@ -204,7 +204,7 @@ impl ChangeStreams {
         let mut failed = failed_rows(&self.engine, stream, name)?;
         failed.iter_mut().for_each(|row| row.value = None);
         self.engine.put_state(&failed_owner(stream, name), &failed)?;
-        self.put(vec![
+        self.put(&[
             row::<()>(&["webhook", stream, name], None),
             row::<()>(&["delivered", stream, name], None),
         ])?;
@@ -225,23 +225,22 @@ impl ChangeStreams {
         rows.iter().map(|row| Ok(failure_of(row)?.failure)).collect()
     }
 
-    /// Removes a failed delivery without sending it.
+    /// Removes a failed delivery without sending it. Repeating the request is safe.
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream, the webhook or the delivery does not exist, and the errors of
-    /// [`Engine::put_state`].
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of [`Engine::put_state`].
     pub fn discard_delivery(&self, stream: &str, name: &str, id: &str) -> Result<()> {
         let _writing = self.writing.lock();
+        self.hook(stream, name)?;
         let rows = failed_rows(&self.engine, stream, name)?;
-        let mut found = rows
-            .into_iter()
-            .find(|row| row.name == id)
-            .ok_or_else(|| no_delivery(id))?;
+        let Some(mut found) = rows.into_iter().find(|row| row.name == id) else {
+            return Ok(());
+        };
         found.value = None;
         self.engine.put_state(&failed_owner(stream, name), &[found])?;
         self.change_hook(stream, name, |webhook| {
-            webhook.failed = webhook.failed.saturating_sub(1)
+            webhook.failed = webhook.failed.saturating_sub(1);
         });
         self.webhooks_changed.send_modify(|()| {});
         Ok(())
@@ -386,7 +385,7 @@ impl ChangeStreams {
     /// Records the error of an attempt that is repeated.
     pub(crate) fn note_attempt(&self, stream: &str, name: &str, error: &SendError) {
         self.change_hook(stream, name, |webhook| {
-            webhook.error = Some(error.message.clone())
+            webhook.error = Some(error.message.clone());
         });
     }
 
@@ -425,14 +424,6 @@ impl ChangeStreams {
             webhook.error = Some(error.message.clone());
         });
         self.move_webhook(stream, name, due.next)
-    }
-
-    /// Removes a failed delivery that was sent again.
-    pub(crate) fn replayed(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
-        match self.discard_delivery(stream, name, &due.id) {
-            Err(ChangesError::NotFound { .. }) => Ok(()),
-            discarded => discarded,
-        }
     }
 
     /// Returns the names of all webhooks: stream and webhook.
@@ -492,7 +483,7 @@ impl ChangeStreams {
     /// Stores a checkpoint. The caller holds the lock of changes.
     fn move_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
         let checkpoint = self.checkpoint(position);
-        self.put(vec![row(&["delivered", stream, name], Some(&checkpoint))])?;
+        self.put(&[row(&["delivered", stream, name], Some(&checkpoint))])?;
         self.change_hook(stream, name, |webhook| webhook.checkpoint = checkpoint);
         Ok(())
     }

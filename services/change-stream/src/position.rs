@@ -1,4 +1,6 @@
 //! Cursors of change streams, and the partitions that share a stream.
+//!
+//! A cursor is opaque to clients: the shard, the sequence of a journal entry and the number of a change in hexadecimal.
 
 use std::fmt;
 use std::str::FromStr;
@@ -132,7 +134,7 @@ mod tests {
             assert!(partitions.iter().all(|partition| partition.has(None)));
         }
         Partition::new(1, 1).expect_err("there is only one");
-        Partition::new(0, 0).expect_err("there is none");
+        Partition::new(0, 0).expect_err("no partition exists");
         Partition::new(0, 257).expect_err("too many");
     }
 }

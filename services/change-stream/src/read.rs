@@ -74,7 +74,7 @@ impl ChangeStreams {
             })?;
             (found.stored.settings.clone(), found.from())
         };
-        let from = self.check_reached(from.unwrap_or(oldest))?;
+        let from = self.check_reached(from.unwrap_or(oldest))?.max(oldest);
         let mut page = PageBuilder {
             streams: self,
             settings,

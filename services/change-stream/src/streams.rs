@@ -248,7 +248,7 @@ impl ChangeStreams {
                 }
             }
         };
-        self.put(vec![row(&["stream", name], Some(&stored))])?;
+        self.put(&[row(&["stream", name], Some(&stored))])?;
         let mut state = self.state.write();
         let stream = state.entry(name.to_owned()).or_insert_with(|| StreamState {
             stored: stored.clone(),
@@ -311,9 +311,9 @@ impl ChangeStreams {
             self.remove_webhook(name, webhook)?;
         }
         for (group, state) in &stream.groups {
-            self.put(group_rows(name, group, state))?;
+            self.put(&group_rows(name, group, state))?;
         }
-        self.put(vec![row::<()>(&["stream", name], None)])?;
+        self.put(&[row::<()>(&["stream", name], None)])?;
         self.state.write().remove(name);
         self.keep()
     }
@@ -366,7 +366,7 @@ impl ChangeStreams {
                 }
             }
         };
-        self.put(vec![row(&["group", stream, name], Some(&stored))])?;
+        self.put(&[row(&["group", stream, name], Some(&stored))])?;
         let mut state = self.state.write();
         let found = state.get_mut(stream).ok_or_else(|| no_stream(stream))?;
         let group = found.groups.entry(name.to_owned()).or_insert_with(|| GroupState {
@@ -408,7 +408,7 @@ impl ChangeStreams {
     pub fn delete_group(&self, stream: &str, name: &str) -> Result<()> {
         let _writing = self.writing.lock();
         let group = self.with_group(stream, name, GroupState::clone)?;
-        self.put(group_rows(stream, name, &group))?;
+        self.put(&group_rows(stream, name, &group))?;
         if let Some(found) = self.state.write().get_mut(stream) {
             found.groups.remove(name);
         }
@@ -452,7 +452,7 @@ impl ChangeStreams {
             )));
         }
         let checkpoint = self.checkpoint(position);
-        self.put(vec![checkpoint_row(stream, name, number, Some(&checkpoint))])?;
+        self.put(&[checkpoint_row(stream, name, number, Some(&checkpoint))])?;
         let mut state = self.state.write();
         let group = state.get_mut(stream).and_then(|found| found.groups.get_mut(name));
         if let Some(held) = group.and_then(|group| group.checkpoints.get_mut(usize::from(number))) {
@@ -523,7 +523,9 @@ impl ChangeStreams {
         let kept = Position::before(oldest.unwrap_or(SequenceNumber(0)));
         Stream {
             name: name.to_owned(),
-            settings: stream.stored.settings.clone(),
+            tables: stream.stored.settings.tables.clone(),
+            kinds: stream.stored.settings.kinds.clone(),
+            retention: stream.stored.settings.retention,
             created: rfc3339(stream.stored.created),
             oldest: stream.from().max(kept).to_string(),
             end: Position::before(self.engine.changes_end()).to_string(),
@@ -576,9 +578,9 @@ impl ChangeStreams {
     }
 
     /// Stores rows. After an error, whose outcome can be unknown, the state is read again.
-    pub(crate) fn put(&self, rows: Vec<StateRow>) -> Result<()> {
+    pub(crate) fn put(&self, rows: &[StateRow]) -> Result<()> {
         let before = self.engine.changes_end();
-        match self.engine.put_state(OWNER, &rows) {
+        match self.engine.put_state(OWNER, rows) {
             Ok(None) => Ok(()),
             Ok(Some(sequence)) => {
                 let mut own = self.own_entries.lock();
@@ -590,7 +592,7 @@ impl ChangeStreams {
                 match read_state(&self.engine) {
                     Ok(state) => *self.state.write() = state,
                     Err(error) => {
-                        tracing::warn!(%error, "the state of change streams could not be read again")
+                        tracing::warn!(%error, "the state of change streams could not be read again");
                     }
                 }
                 Err(error.into())

@@ -1,4 +1,6 @@
 //! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
+//!
+//! Also starts the tasks that run as long as the service: retention of changes, and deliveries of webhooks.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -89,7 +91,7 @@ async fn keep_changes(app: Weak<Shared>) {
         match kept {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried")
+                tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried");
             }
             Err(panicked) => tracing::error!(%panicked, "freeing changes panicked"),
         }

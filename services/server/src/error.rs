@@ -1,4 +1,6 @@
 //! Errors of starting and running a server.
+//!
+//! Each error has a message for the person who starts the server: what failed, where, and what to do.
 
 use std::io;
 use std::net::SocketAddr;

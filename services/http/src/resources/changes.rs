@@ -1,6 +1,6 @@
 //! `/v1/changes`: change streams, their records and their consumer groups.
 //!
-//! A stream is read with a cursor, by whoever keeps it, or through a consumer group, whose checkpoints the server keeps. A
+//! A stream is read with a cursor that the client keeps, or through a consumer group, whose checkpoints the server keeps. A
 //! read can wait for a first record.
 
 mod webhooks;
@@ -15,8 +15,8 @@ use tideline_change_stream::read::RECORDS_MAX;
 use tideline_change_stream::{ChangeStreams, ChangesError, Partition, Position, ReadLimits};
 
 use tideline_openapi::change::{
-    ChangePage, Checkpoint, ConfirmChanges, GroupDetail, GroupList, GroupSettings, ReadChanges, StreamDetail,
-    StreamList, StreamSettings,
+    ChangePage, Checkpoint, ConfirmChanges, GroupDetail, GroupList, GroupSettings, ReadChanges,
+    ReadGroupChanges, StreamDetail, StreamList, StreamSettings,
 };
 use tideline_openapi::{DurationText, ErrorCode};
 use tokio::time::Instant;
@@ -154,7 +154,7 @@ async fn records(
 ) -> Result<Json<ChangePage>> {
     let partition = Partition::new(query.partition.unwrap_or(0), query.partitions.unwrap_or(1))?;
     let cursor = query.cursor.as_deref().map(str::parse).transpose()?;
-    read(&app, id, (stream, partition, cursor), &query).await
+    read(&app, id, (stream, partition, cursor), (query.limit, query.wait)).await
 }
 
 /// List the consumer groups of a stream
@@ -234,20 +234,15 @@ async fn delete_group(
 /// they are processed. A reader that continues before it has confirmed gives the cursor `next` of its last page.
 #[utoipa::path(
     get, path = "/v1/changes/{stream}/groups/{group}/records", tag = "changes", operation_id = "read_group_changes",
-    params(GroupPath, ReadChanges),
+    params(GroupPath, ReadGroupChanges),
     responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
 )]
 async fn group_records(
     State(app): State<App>,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
-    Query(query): Query<ReadChanges>,
+    Query(query): Query<ReadGroupChanges>,
 ) -> Result<Json<ChangePage>> {
-    if query.partitions.is_some() {
-        return Err(Failure::invalid(
-            "parameter partitions: a consumer group has a fixed number of partitions",
-        ));
-    }
     let number = query.partition.unwrap_or(0);
     let (partition, checkpoint) = app.change_streams.partition(&stream, &group, number)?;
     let cursor = query.cursor.as_deref().map(str::parse).transpose()?;
@@ -255,7 +250,7 @@ async fn group_records(
         &app,
         id,
         (stream, partition, Some(cursor.unwrap_or(checkpoint))),
-        &query,
+        (query.limit, query.wait),
     )
     .await
 }
@@ -286,13 +281,13 @@ async fn read(
     app: &App,
     id: RequestId,
     (stream, partition, mut from): (String, Partition, Option<Position>),
-    query: &ReadChanges,
+    (limit, wait): (Option<usize>, Option<DurationText>),
 ) -> Result<Json<ChangePage>> {
     let limits = ReadLimits {
-        records: page_limit(query.limit, PAGE_RECORDS, RECORDS_MAX)?,
+        records: page_limit(limit, PAGE_RECORDS, RECORDS_MAX)?,
         ..ReadLimits::default()
     };
-    let until = query.wait.map(end_of_wait).transpose()?;
+    let until = wait.map(end_of_wait).transpose()?;
     let mut news = app.change_news.subscribe();
     let _permit = match until {
         Some(_) => Some(app.feed_watches.take(current_client()).await?),

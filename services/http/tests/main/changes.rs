@@ -495,7 +495,7 @@ fn wrong_requests_are_refused() {
     for (response, status, code, said) in &cases {
         refused(response, *status, code, said);
     }
-    // The table with the state is not listed, and nobody reads or changes it.
+    // The table with the state is not listed, and requests neither read nor change it.
     put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 2})).expect(200);
     refused(
         &put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 3})),

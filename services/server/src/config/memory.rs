@@ -150,7 +150,7 @@ impl Resolved {
             let share = (max / part).max(*key.range.start());
             match (key.slot)(&mut self.config) {
                 Slot::Bytes(setting) => {
-                    *setting = (*setting).min(usize::try_from(share).unwrap_or(usize::MAX))
+                    *setting = (*setting).min(usize::try_from(share).unwrap_or(usize::MAX));
                 }
                 Slot::Bytes64(setting) => *setting = (*setting).min(share),
                 _ => {}

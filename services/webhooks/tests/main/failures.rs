@@ -169,7 +169,7 @@ async fn a_name_without_address_can_be_retried() {
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_refused() {
-    let new = |settings| WebhookSender::new(settings).err().expect("an error").to_string();
+    let new = |settings| WebhookSender::new(settings).expect_err("an error").to_string();
     let no_time = WebhookSettings {
         timeout: Duration::ZERO,
         ..WebhookSettings::default()
