@@ -49,6 +49,7 @@ const PAGES: &[Page] = pages![
     "feed-examples",
     "sql",
     "watch",
+    "changes",
     "tables",
     "jobs",
     "archive",
