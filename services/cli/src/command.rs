@@ -5,6 +5,7 @@
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 
 use crate::commands::attributes::AttributesCommand;
+use crate::commands::changes::ChangesCommand;
 use crate::commands::delete::DeleteArguments;
 use crate::commands::explain::ExplainArguments;
 use crate::commands::export::ExportArguments;
@@ -25,8 +26,8 @@ use crate::commands::tables::TablesCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
-    attributes, delete, explain, export, facets, feed, find, jobs, latest, names, promql, queries, query,
-    ready, rows, searches, sql, tables, top, watch,
+    attributes, changes, delete, explain, export, facets, feed, find, jobs, latest, names, promql, queries,
+    query, ready, rows, searches, sql, tables, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -78,6 +79,9 @@ enum Command {
     /// Send, read, change and search messages of feed tables; manage feeds.
     #[command(subcommand)]
     Feed(FeedCommand),
+    /// Manage change streams and their consumer groups; read their records.
+    #[command(subcommand)]
+    Changes(ChangesCommand),
     /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
@@ -118,6 +122,7 @@ impl ClientCommand {
             Command::Tables(command) => tables::run(command),
             Command::Rows(command) => rows::run(command),
             Command::Feed(command) => feed::run(command),
+            Command::Changes(command) => changes::run(command),
             Command::Jobs(command) => jobs::run(command),
             Command::Delete(arguments) => delete::run(arguments),
             Command::Export(arguments) => export::run(arguments),

@@ -108,6 +108,11 @@ impl ConnectionArguments {
         self.connect(Some(table), connections)
     }
 
+    /// Returns the longest time without a byte from the server.
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn connect(&self, table: Option<&str>, connections: usize) -> Result<Client> {
         let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let profile = match (&self.server, &self.profile) {

@@ -61,6 +61,10 @@ enum NameKind {
     SearchIndexes,
     /// Feeds of a feed table.
     Feeds,
+    /// Change streams.
+    Streams,
+    /// Consumer groups of a change stream.
+    Groups,
 }
 
 /// Command line up to the cursor.
@@ -81,6 +85,8 @@ struct Context {
     /// `--server`, `--profile` and `--table`, each followed by its value.
     connection: Vec<String>,
     measurement: Option<String>,
+    /// First positional argument of `changes`.
+    stream: Option<String>,
 }
 
 /// Prints one candidate per line. `command` is the definition of the whole command line. Prints nothing if no
@@ -209,6 +215,14 @@ impl Context {
                     (_, None) => of_feed_command(below, positional.len()),
                 };
             }
+            (["changes", below @ ..], None) => {
+                context.stream = positional.first().map(|stream| (*stream).clone());
+                context.kind = of_changes_command(below, positional.len());
+            }
+            (["changes", ..], Some(option)) if option.get_id() == "group" => {
+                context.stream = positional.first().map(|stream| (*stream).clone());
+                context.kind = Some(NameKind::Groups);
+            }
             (_, Some(option)) => context.kind = of_option(option.get_id().as_str()),
             (path, None) => context.kind = of_command(path),
         }
@@ -239,7 +253,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 /// Returns the kind of names that complete the value of an option; `None` if the server has no such names.
 fn of_option(id: &str) -> Option<NameKind> {
     match id {
-        "table" => Some(NameKind::Tables),
+        "table" | "tables" => Some(NameKind::Tables),
         "measurement" => Some(NameKind::Measurements),
         "fields" | "values" | "highest" | "lowest" => Some(NameKind::Fields),
         "group_by" => Some(NameKind::Tags),
@@ -305,6 +319,17 @@ fn of_feed_command(path: &[&str], number: usize) -> Option<NameKind> {
     }
 }
 
+/// Returns the kind of names that complete the positional argument with this number, from 0, of a command of `changes`;
+/// `None` if the server has no such names.
+fn of_changes_command(path: &[&str], number: usize) -> Option<NameKind> {
+    match (path, number) {
+        ([] | ["list"], _) => None,
+        (_, 0) => Some(NameKind::Streams),
+        (["group" | "delete-group" | "confirm"], 1) => Some(NameKind::Groups),
+        _ => None,
+    }
+}
+
 /// Returns the names that begin with the word at the cursor. `None` if the word is an option, a connection
 /// option is invalid, or the request fails.
 fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<String>> {
@@ -343,6 +368,11 @@ fn candidates(kind: NameKind, context: &Context, current: &str) -> Option<Vec<St
             listed(&client, &path, "search_indexes", "name", current)
         }
         NameKind::Feeds => feeds(&client, current),
+        NameKind::Streams => listed(&client, "/v1/changes", "streams", "name", current),
+        NameKind::Groups => {
+            let path = format!("/v1/changes/{}/groups", encoded(context.stream.as_ref()?));
+            listed(&client, &path, "groups", "name", current)
+        }
     }
 }
 
@@ -481,6 +511,11 @@ mod tests {
             ("tideline feed find ", Some(NameKind::Tables)),
             ("tideline feed recall chat room,name=lobby ", None),
             ("tideline feed ", None),
+            ("tideline changes create orders --table ", Some(NameKind::Tables)),
+            ("tideline changes read ", Some(NameKind::Streams)),
+            ("tideline changes read orders --group ", Some(NameKind::Groups)),
+            ("tideline changes confirm orders ", Some(NameKind::Groups)),
+            ("tideline changes list ", None),
             ("tideline serve --data-dir ", None),
             ("tideline write -m ", None),
             ("tideline ", None),
