@@ -97,8 +97,8 @@ pub struct StreamList {
 }
 
 /// Position at which a consumer group begins.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub enum GroupStart {
     /// At the changes after the creation of the group.
     #[default]
@@ -106,8 +106,27 @@ pub enum GroupStart {
     /// At the oldest change that the stream has.
     Oldest,
     /// At a cursor of the stream.
-    #[serde(untagged)]
     Cursor(String),
+}
+
+impl From<String> for GroupStart {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "end" => Self::End,
+            "oldest" => Self::Oldest,
+            _ => Self::Cursor(text),
+        }
+    }
+}
+
+impl From<GroupStart> for String {
+    fn from(start: GroupStart) -> Self {
+        match start {
+            GroupStart::End => "end".to_owned(),
+            GroupStart::Oldest => "oldest".to_owned(),
+            GroupStart::Cursor(cursor) => cursor,
+        }
+    }
 }
 
 /// Settings of a consumer group.
@@ -389,7 +408,7 @@ pub struct FailedDeliveries {
 /// Request to repeat failed deliveries, or to deliver changes again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({"ids": ["0-1a2b-0_0-1a2c-0"]}))]
+#[schema(example = json!({}))]
 pub struct ReplayWebhook {
     /// Failed deliveries that are sent again, once each. Default: all, unless `cursor` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
