@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
         /// Path suffixes of reads with a body, of writes of points, rows and messages, and of `/v1/sql`.
-        const OTHERS: [&str; 30] = [
+        const OTHERS: [&str; 31] = [
             "/cursors/{feed}",
             "/messages",
             "/messages/{sequence}",
@@ -167,6 +167,7 @@ mod tests {
             "/push",
             "/read",
             "/export",
+            "/checkpoints",
         ];
         let document = serde_json::to_value(crate::document()).expect("serialises");
         let paths = document["paths"].as_object().expect("paths");
