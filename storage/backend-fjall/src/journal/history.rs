@@ -136,12 +136,14 @@ impl History {
 
     /// Frees the files that are entirely below `from`.
     fn free(&mut self, from: SequenceNumber, offsets: &Offsets) -> io::Result<()> {
-        if from <= self.from {
+        if from > self.from {
+            write_marker(&self.folder, self.shard, from)?;
+            self.from = from;
+        }
+        let freed = self.files.partition_point(|kept| kept.file.last < self.from);
+        if freed == 0 {
             return Ok(());
         }
-        write_marker(&self.folder, self.shard, from)?;
-        self.from = from;
-        let freed = self.files.partition_point(|kept| kept.file.last < from);
         // A file that cannot be removed stays in the list, so the next call tries again.
         for _ in 0..freed {
             let file = self.files[0].file;

@@ -206,3 +206,74 @@ fn a_kill_while_the_end_is_written_again_loses_nothing() {
     let journals = Journals::open(folder.path(), folder.path(), false).expect("open");
     assert_eq!(entries(&journals.shard(SHARD).lock()).len(), 7);
 }
+
+/// Marker file with the sequence 300, before its checksum.
+const MARKER: &[u8; 16] = b"TLHISTRY\x2c\x01\0\0\0\0\0\0";
+
+/// Journal with a history of three files: sequences 0 to 9, 10 to 19 and 20 to 29.
+fn with_history(root: &Path) -> ShardJournal {
+    let folder = root.join("journal");
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut journal = ShardJournal::new(&folder, SHARD);
+    journal.keep_history(Some(SequenceNumber(0))).expect("kept");
+    for start in [0, 10, 20, 30] {
+        journal.cut(SequenceNumber(start));
+        let entries: Vec<_> = (start..start + 10).map(|at| entry(at, b"value")).collect();
+        journal
+            .append(EPOCH, &entries, Durability::Synced)
+            .expect("append");
+    }
+    journal.forget(EPOCH, SequenceNumber(30)).expect("forget");
+    assert_eq!(journal.history().units.len(), 3);
+    journal
+}
+
+fn page(journal: &ShardJournal, from: u64) -> (u64, bool, Vec<u64>, u64) {
+    let reader = journal.history_reader(SequenceNumber(from)).expect("files");
+    let page = reader.page(usize::MAX, &|_| None).expect("a page");
+    let sequences = page.entries.iter().map(|entry| entry.sequence.0);
+    (page.from.0, page.is_damaged, sequences.collect(), page.next.0)
+}
+
+#[test]
+fn the_marker_of_a_history_has_its_format() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut journal = ShardJournal::new(&root.path().join("journal"), SHARD);
+    journal.keep_history(Some(SequenceNumber(300))).expect("kept");
+    let written = fs::read(root.path().join("history/0102.from")).expect("a marker");
+    let checksum = xxhash_rust::xxh3::xxh3_64(MARKER).to_le_bytes();
+    assert_eq!(written, [&MARKER[..], &checksum].concat());
+}
+
+#[test]
+fn damage_in_a_history_is_a_gap_and_the_entries_around_it_are_read() {
+    let root = tempfile::tempdir().expect("a folder");
+    let journal = with_history(root.path());
+    assert_eq!(page(&journal, 0), (0, false, (0..20).collect(), 20));
+    let history = root.path().join("history");
+    assert_eq!(history_findings(&history).expect("read"), Vec::<String>::new());
+
+    let damaged = fs::read_dir(&history)
+        .expect("files")
+        .map(|file| file.expect("a file").path())
+        .find(|path| path.to_string_lossy().contains("0000000000000013-"))
+        .expect("the file with the entries 10 to 19");
+    let mut bytes = fs::read(&damaged).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).expect("write");
+    let (from, is_damaged, sequences, next) = page(&journal, 0);
+    assert_eq!((from, is_damaged), (0, false));
+    assert!((10..20).contains(&next), "{next}");
+    assert_eq!(sequences, (0..next).collect::<Vec<_>>());
+    // The page that begins with the damage continues with the next file.
+    assert_eq!(page(&journal, next), (20, true, (20..30).collect(), 30));
+    let findings = history_findings(&history).expect("read");
+    assert_eq!(findings.len(), 1, "{findings:?}");
+
+    // A start reads none of the files, and finds all of them.
+    let journals = Journals::open(&root.path().join("journal"), root.path(), false).expect("open");
+    let journal = journals.shard(SHARD);
+    assert_eq!(journal.lock().history().units.len(), 3);
+    assert_eq!(page(&journal.lock(), 30), (30, false, (30..40).collect(), 40));
+}
