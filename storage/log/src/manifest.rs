@@ -234,7 +234,8 @@ pub const FORMAT_GROUPS: u8 = 14;
 /// 14 would discard the messages at a flush, and could not read the parts.
 pub const FORMAT_FEEDS: u8 = 15;
 /// Format number of the row of a wide table whose ordinary writes have stored values in pieces. A build of format 15
-/// could not read the references to these values.
+/// could not read the references to these values. Also of a table of the server: an earlier build would let requests read
+/// it, and would remove the entries of the journal that its change streams keep.
 pub const FORMAT_CUT: u8 = 16;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
@@ -313,6 +314,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        _ if table.spec.is_system => FORMAT_CUT,
         Some(wide) if wide.cut_values => FORMAT_CUT,
         _ if table.spec.model == TableModel::Feed => FORMAT_FEEDS,
         Some(wide) if is_divided_by_ids(wide) => FORMAT_FEEDS,

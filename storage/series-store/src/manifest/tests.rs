@@ -395,6 +395,25 @@ fn a_table_with_cut_values_has_the_latest_format() {
 }
 
 #[test]
+fn a_table_of_the_server_has_the_latest_format() {
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_str(r#"{"key":[{"name":"k","type":"u64"}]}"#).expect("valid settings")),
+        is_system: true,
+        ..TableSpec::default()
+    };
+    let row = TableRow::new(TableId(2), TableName::new("state").expect("a name"), spec, 77, 78);
+    let ManifestChange::Put(stored) = put_table(&row) else {
+        panic!("a put")
+    };
+    let text = std::str::from_utf8(&stored.detail).expect("text");
+    assert!(text.starts_with(r#"{"format":16,"id":2,"#), "{text}");
+    assert!(text.contains(r#""is_system":true"#), "{text}");
+    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+    assert_eq!(state.common.tables[&TableId(2)], row);
+}
+
+#[test]
 fn a_feed_table_and_parts_by_generated_ids_have_a_later_format() {
     let feed = TableSpec {
         model: TableModel::Feed,
