@@ -14,11 +14,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::error::{ChangesError, Result};
-use crate::hooks::{Due, Step, is_final};
+use crate::hooks::{Due, Step};
 use crate::streams::ChangeStreams;
 
 /// Pause after an error of the database.
 const ERROR_PAUSE: Duration = Duration::from_secs(5);
+/// Time in which changes are collected, so that many small writes become one step.
+const GATHER: Duration = Duration::from_millis(10);
 /// Longest time between two looks at the webhooks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -114,10 +116,7 @@ impl Task {
                 return;
             };
             let names = (self.stream.clone(), self.name.clone());
-            let step = blocking(&streams, move |streams| {
-                streams.next_step(&names.0, &names.1, None)
-            })
-            .await;
+            let step = blocking(&streams, move |streams| streams.next_step(&names.0, &names.1)).await;
             match step {
                 Ok(Step::End) => return,
                 Ok(Step::Continue) => {}
@@ -129,7 +128,10 @@ impl Task {
                 Ok(Step::Wait) => {
                     drop(streams);
                     tokio::select! {
-                        ended = news.changed() => if ended.is_err() { return },
+                        ended = news.changed() => match ended {
+                            Ok(()) => tokio::time::sleep(GATHER).await,
+                            Err(_) => return,
+                        },
                         ended = changed.changed() => if ended.is_err() { return },
                     }
                 }
@@ -160,11 +162,11 @@ impl Task {
             };
             streams.note_attempt(&self.stream, &self.name, &error);
             match self.delay(&streams, &error, attempts, began) {
-                Some(delay) => tokio::select! {
-                    () = tokio::time::sleep(delay) => {}
-                    // The next step reads the settings of the webhook again.
-                    _ = changed.changed() => return Ok(()),
-                },
+                Some(delay) => {
+                    if !self.wait(&streams, &due, delay, changed).await {
+                        return Ok(());
+                    }
+                }
                 None => {
                     tracing::warn!(
                         stream = self.stream,
@@ -182,6 +184,25 @@ impl Task {
         }
     }
 
+    /// Waits before the next attempt. Returns false at once if the delivery is no longer due: its webhook was changed, moved
+    /// or deleted.
+    async fn wait(
+        &self,
+        streams: &ChangeStreams,
+        due: &Due,
+        delay: Duration,
+        changed: &mut watch::Receiver<()>,
+    ) -> bool {
+        let until = Instant::now() + delay;
+        while streams.is_still_due(&self.stream, &self.name, due) {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return true,
+                ended = changed.changed() => if ended.is_err() { return false },
+            }
+        }
+        false
+    }
+
     fn delay(
         &self,
         streams: &ChangeStreams,
@@ -189,7 +210,7 @@ impl Task {
         attempts: u32,
         began: Instant,
     ) -> Option<Duration> {
-        if is_final(error) {
+        if !error.retryable {
             return None;
         }
         let mut random = [0; 8];
@@ -217,6 +238,6 @@ async fn blocking<T: Send + 'static>(
     let streams = Arc::clone(streams);
     match spawn_blocking(move || call(&streams)).await {
         Ok(result) => result,
-        Err(panicked) => Err(ChangesError::Conflict(format!("internal error: {panicked}"))),
+        Err(panicked) => Err(ChangesError::Internal(format!("internal error: {panicked}"))),
     }
 }

@@ -1,6 +1,6 @@
-//! Errors of change streams, classified like those of the engine.
+//! Errors of change streams.
 
-use tideline_engine::{EngineError, ErrorKind};
+use tideline_engine::EngineError;
 use tideline_rows::RowsError;
 
 /// Result of a call of this crate.
@@ -39,22 +39,10 @@ pub enum ChangesError {
     /// The request conflicts with the stored state.
     #[error("{0}")]
     Conflict(String),
+    /// Stored state cannot be read, or the error is a bug.
+    #[error("{0}")]
+    Internal(String),
     /// The operator has switched the feature off.
     #[error("{0}")]
     Forbidden(String),
-}
-
-impl ChangesError {
-    /// Returns the class of the error; `None` for an error of rows, which has its own classes.
-    pub fn kind(&self) -> Option<ErrorKind> {
-        Some(match self {
-            Self::Engine(error) => error.kind(),
-            Self::Rows(_) => return None,
-            Self::Invalid(_) => ErrorKind::Invalid,
-            Self::OverLimit { .. } => ErrorKind::OverLimit,
-            Self::NotFound { .. } => ErrorKind::NotFound,
-            Self::Conflict(_) => ErrorKind::Conflict,
-            Self::Forbidden(_) => ErrorKind::Forbidden,
-        })
-    }
 }

@@ -1,8 +1,8 @@
 //! Webhooks: deliveries of a stream to an address that a user has named.
 //!
 //! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good, or
-//! that failed for too long, moves to the list of failed deliveries in the same write that moves the checkpoint, so it is
-//! neither lost nor sent twice by a crash in between. While that list is full, the webhook stops.
+//! that failed for too long, is added to the list of failed deliveries before the checkpoint moves, so a crash in between
+//! does not lose it, and sends it once more. While that list is full, the webhook stops.
 
 use std::sync::atomic::Ordering;
 
@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tideline_engine::Engine;
 use tideline_engine::state_table::StateRow;
-use tideline_openapi::change::{FailedDelivery, GroupStart, Webhook, WebhookSettings, WebhookState as State};
-use tideline_webhooks::{Delivery, SendError, SendErrorKind, Target, WebhookSecret};
+use tideline_openapi::change::{FailedDelivery, Webhook, WebhookSettings, WebhookState as State};
+use tideline_webhooks::{Delivery, SendError, Target, WebhookSecret};
 
 use crate::error::{ChangesError, Result};
 use crate::position::{Partition, Position};
@@ -28,12 +28,16 @@ const BATCH_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Number of failed deliveries of a webhook at which it stops.
 const FAILED_MAX: usize = 100;
+/// Number of journal entries without a record of a webhook after which its checkpoint moves.
+const QUIET_ENTRIES: u64 = 10_000;
 
 /// State of a webhook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HookState {
     pub(crate) stored: StoredHook,
     pub(crate) checkpoint: StoredCheckpoint,
+    /// Position up to which no change after the checkpoint has a record. It is not stored.
+    reached: Position,
     /// Number of failed deliveries in the list.
     pub(crate) failed: usize,
     /// Error of the last request; `None` after a success.
@@ -61,13 +65,15 @@ struct StoredFailure {
 /// Delivery that is due.
 #[derive(Debug)]
 pub(crate) struct Due {
+    /// Settings of the webhook when it was read.
+    hook: StoredHook,
     target: Target,
     secret: WebhookSecret,
     pub(crate) id: String,
     body: Bytes,
     records: usize,
-    /// Position after its records.
-    next: Position,
+    /// Positions before and after its records.
+    span: (Position, Position),
 }
 
 /// Next step of a webhook.
@@ -87,10 +93,17 @@ impl HookState {
     pub(crate) fn new(stored: StoredHook) -> Self {
         Self {
             checkpoint: stored.start.clone(),
+            reached: stored.start.position(),
             stored,
             failed: 0,
             error: None,
         }
+    }
+
+    /// Moves the checkpoint.
+    pub(crate) fn move_to(&mut self, checkpoint: StoredCheckpoint) {
+        self.reached = checkpoint.position();
+        self.checkpoint = checkpoint;
     }
 }
 
@@ -115,12 +128,7 @@ impl ChangeStreams {
                 .map_err(|error| ChangesError::Invalid(format!("secret: {error}")))?;
         }
         let _writing = self.writing.lock();
-        let found = self
-            .state
-            .read()
-            .get(stream)
-            .cloned()
-            .ok_or_else(|| no_stream(stream))?;
+        let found = self.state_of(stream)?;
         let known = found.webhooks.get(name);
         if known.is_none() && found.webhooks.len() >= WEBHOOKS_MAX {
             return Err(over(
@@ -134,11 +142,9 @@ impl ChangeStreams {
             .clone()
             .or_else(|| known.map(|known| known.stored.secret.clone()));
         let secret = secret.ok_or_else(|| ChangesError::Invalid("a new webhook needs a `secret`".into()))?;
-        let start = match (known, &settings.from) {
-            (Some(known), _) => known.stored.start.clone(),
-            (None, GroupStart::End) => self.checkpoint(Position::before(self.engine.changes_end())),
-            (None, GroupStart::Oldest) => self.checkpoint(found.from()),
-            (None, GroupStart::Cursor(cursor)) => self.checkpoint(self.check_reached(cursor.parse()?)?),
+        let start = match known {
+            Some(known) => known.stored.start.clone(),
+            None => self.start(&found, &settings.from)?,
         };
         let stored = StoredHook {
             url: settings.url.clone(),
@@ -174,12 +180,7 @@ impl ChangeStreams {
     ///
     /// [`ChangesError::NotFound`] if the stream does not exist.
     pub fn webhooks(&self, stream: &str) -> Result<Vec<Webhook>> {
-        let found = self
-            .state
-            .read()
-            .get(stream)
-            .cloned()
-            .ok_or_else(|| no_stream(stream))?;
+        let found = self.state_of(stream)?;
         let webhooks = found.webhooks.iter();
         Ok(webhooks
             .map(|(name, webhook)| self.view_of_webhook(name, webhook))
@@ -194,12 +195,10 @@ impl ChangeStreams {
     pub fn delete_webhook(&self, stream: &str, name: &str) -> Result<()> {
         let _writing = self.writing.lock();
         self.hook(stream, name)?;
-        self.remove_webhook(stream, name)?;
-        self.webhooks_changed.send_modify(|()| {});
-        Ok(())
+        self.remove_webhook(stream, name)
     }
 
-    /// Removes the rows of a webhook. The caller holds the lock of changes.
+    /// Removes a webhook. The caller holds the lock of changes.
     pub(crate) fn remove_webhook(&self, stream: &str, name: &str) -> Result<()> {
         let mut failed = failed_rows(&self.engine, stream, name)?;
         failed.iter_mut().for_each(|row| row.value = None);
@@ -211,6 +210,7 @@ impl ChangeStreams {
         if let Some(found) = self.state.write().get_mut(stream) {
             found.webhooks.remove(name);
         }
+        self.webhooks_changed.send_modify(|()| {});
         Ok(())
     }
 
@@ -272,12 +272,13 @@ impl ChangeStreams {
         let due = wanted.map(|row| {
             let stored = failure_of(row)?;
             Ok(Due {
+                hook: webhook.stored.clone(),
                 target: target.clone(),
                 secret: secret.clone(),
                 id: stored.failure.id,
                 body: stored.body.into(),
                 records: stored.failure.records,
-                next: Position::before(self.engine.changes_end()),
+                span: (webhook.reached, webhook.reached),
             })
         });
         due.collect()
@@ -299,7 +300,7 @@ impl ChangeStreams {
     }
 
     /// Returns the next step of a webhook.
-    pub(crate) fn next_step(&self, stream: &str, name: &str, from: Option<Position>) -> Result<Step> {
+    pub(crate) fn next_step(&self, stream: &str, name: &str) -> Result<Step> {
         let Ok(webhook) = self.hook(stream, name) else {
             return Ok(Step::End);
         };
@@ -309,29 +310,18 @@ impl ChangeStreams {
         let Ok((target, secret)) = self.receiver(&webhook) else {
             return Ok(Step::Wait);
         };
-        let from = from.unwrap_or_else(|| webhook.checkpoint.position());
+        let from = webhook.reached;
         let limits = ReadLimits {
             records: webhook.stored.batch,
             bytes: BATCH_BYTES_MAX,
         };
         let page = self.read(stream, Some(from), Partition::new(0, 1)?, limits, &|| false)?;
         if page.records.is_empty() {
-            // Positions without records are stored now and then, so that a restart does not read them all again.
-            let passed = page
-                .next
-                .sequence
-                .0
-                .saturating_sub(webhook.checkpoint.position().sequence.0);
-            if page.has_more {
-                let _writing = self.writing.lock();
-                self.move_webhook(stream, name, page.next)?;
-                return Ok(Step::Continue);
-            }
-            if passed >= QUIET_ENTRIES {
-                let _writing = self.writing.lock();
-                self.move_webhook(stream, name, page.next)?;
-            }
-            return Ok(Step::Wait);
+            self.pass_over(stream, name, (from, page.next))?;
+            return Ok(match page.has_more {
+                true => Step::Continue,
+                false => Step::Wait,
+            });
         }
         let Page { records, next, .. } = page;
         let count = records.len();
@@ -342,13 +332,41 @@ impl ChangeStreams {
             records.join(",")
         );
         Ok(Step::Send(Box::new(Due {
+            hook: webhook.stored,
             target,
             secret,
             id: format!("{from}_{next}"),
             body: body.into(),
             records: count,
-            next,
+            span: (from, next),
         })))
+    }
+
+    /// Moves a webhook over changes without a record for it. The checkpoint follows now and then, so that a restart does not
+    /// read all of them again.
+    fn pass_over(&self, stream: &str, name: &str, (from, to): (Position, Position)) -> Result<()> {
+        let _writing = self.writing.lock();
+        let Ok(webhook) = self.hook(stream, name) else {
+            return Ok(());
+        };
+        if webhook.reached != from {
+            // A request has moved the webhook meanwhile.
+            return Ok(());
+        }
+        let stored = webhook.checkpoint.position().sequence.0;
+        match to.sequence.0.saturating_sub(stored) >= QUIET_ENTRIES {
+            true => self.move_webhook(stream, name, to),
+            false => {
+                self.change_hook(stream, name, |webhook| webhook.reached = to);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns true if a delivery that failed is still the next one of its webhook, with the same settings.
+    pub(crate) fn is_still_due(&self, stream: &str, name: &str, due: &Due) -> bool {
+        let webhook = self.hook(stream, name);
+        webhook.is_ok_and(|webhook| webhook.stored == due.hook && webhook.reached == due.span.0)
     }
 
     /// Sends a delivery once.
@@ -375,11 +393,12 @@ impl ChangeStreams {
     /// Records a success: moves the checkpoint behind the delivery.
     pub(crate) fn delivered(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
         let _writing = self.writing.lock();
-        if self.hook(stream, name).is_err() {
-            return Ok(());
-        }
         self.change_hook(stream, name, |webhook| webhook.error = None);
-        self.move_webhook(stream, name, due.next)
+        match self.hook(stream, name) {
+            Ok(webhook) if webhook.reached == due.span.0 => self.move_webhook(stream, name, due.span.1),
+            // A request has deleted or moved the webhook meanwhile.
+            _ => Ok(()),
+        }
     }
 
     /// Records the error of an attempt that is repeated.
@@ -399,7 +418,7 @@ impl ChangeStreams {
         error: &SendError,
     ) -> Result<()> {
         let _writing = self.writing.lock();
-        if self.hook(stream, name).is_err() {
+        if !self.is_still_due(stream, name, due) {
             return Ok(());
         }
         let failure = StoredFailure {
@@ -412,18 +431,16 @@ impl ChangeStreams {
             },
             body: String::from_utf8_lossy(&due.body).into_owned(),
         };
-        // The list has an owner of its own, so that a start needs not read the bodies of all webhooks at once. It is
-        // written first: after a crash in between, the delivery is sent once more.
-        let mut failed = row(&[&due.id], Some(&failure));
-        failed.name.clone_from(&due.id);
+        // The list has an owner of its own, so that the state of all streams is read without the bodies.
+        let failed = row(&[&due.id], Some(&failure));
         self.engine.put_state(&failed_owner(stream, name), &[failed])?;
         self.counters.deliveries_failed.fetch_add(1, Ordering::Relaxed);
-        let count = failed_rows(&self.engine, stream, name)?.len();
+        let count = failed_count(&self.engine, stream, name)?;
         self.change_hook(stream, name, |webhook| {
             webhook.failed = count;
             webhook.error = Some(error.message.clone());
         });
-        self.move_webhook(stream, name, due.next)
+        self.move_webhook(stream, name, due.span.1)
     }
 
     /// Returns the names of all webhooks: stream and webhook.
@@ -484,7 +501,7 @@ impl ChangeStreams {
     fn move_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
         let checkpoint = self.checkpoint(position);
         self.put(&[row(&["delivered", stream, name], Some(&checkpoint))])?;
-        self.change_hook(stream, name, |webhook| webhook.checkpoint = checkpoint);
+        self.change_hook(stream, name, |webhook| webhook.move_to(checkpoint));
         Ok(())
     }
 
@@ -528,20 +545,17 @@ impl Due {
     }
 }
 
-/// Returns true if an error ends a delivery at once.
-pub(crate) fn is_final(error: &SendError) -> bool {
-    !error.retryable || matches!(error.kind, SendErrorKind::Gone)
-}
-
-/// Number of journal entries without a record of a webhook after which its checkpoint moves.
-const QUIET_ENTRIES: u64 = 10_000;
-
 fn failed_owner(stream: &str, name: &str) -> String {
     format!("{OWNER}/failed/{stream}/{name}")
 }
 
+/// Returns the number of failed deliveries of a webhook.
+pub(crate) fn failed_count(engine: &Engine, stream: &str, name: &str) -> Result<usize> {
+    Ok(engine.state_count(&failed_owner(stream, name))?)
+}
+
 /// Returns the rows of the failed deliveries of a webhook.
-pub(crate) fn failed_rows(engine: &Engine, stream: &str, name: &str) -> Result<Vec<StateRow>> {
+fn failed_rows(engine: &Engine, stream: &str, name: &str) -> Result<Vec<StateRow>> {
     Ok(engine.state_rows(&failed_owner(stream, name))?)
 }
 

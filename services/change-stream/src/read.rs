@@ -10,10 +10,10 @@ use tideline_engine::model::SequenceNumber;
 use tideline_engine::runtime::background;
 use tideline_openapi::change::StreamSettings;
 
-use crate::error::{ChangesError, Result};
+use crate::error::Result;
 use crate::position::{Partition, Position};
 use crate::record::{kind_of, write_gap, write_record};
-use crate::streams::ChangeStreams;
+use crate::streams::{ChangeStreams, no_stream};
 
 /// Maximum number of records of a page.
 pub const RECORDS_MAX: usize = 10_000;
@@ -56,8 +56,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream does not exist, [`ChangesError::Invalid`] for a position after the newest
-    /// change, [`ChangesError::Rows`] if a change cannot be encoded, and the errors of the engine.
+    /// [`NotFound`](crate::ChangesError::NotFound) if the stream does not exist, [`Invalid`](crate::ChangesError::Invalid) for a position after the newest
+    /// change, [`Rows`](crate::ChangesError::Rows) if a change cannot be encoded, and the errors of the engine.
     pub fn read(
         &self,
         stream: &str,
@@ -68,10 +68,7 @@ impl ChangeStreams {
     ) -> Result<Page> {
         let (settings, oldest) = {
             let state = self.state.read();
-            let found = state.get(stream).ok_or_else(|| ChangesError::NotFound {
-                what: "change stream",
-                name: stream.to_owned(),
-            })?;
+            let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
             (found.stored.settings.clone(), found.from())
         };
         let from = self.check_reached(from.unwrap_or(oldest))?.max(oldest);

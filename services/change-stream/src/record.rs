@@ -10,14 +10,13 @@ use tideline_engine::changes::{Change, TableChanges};
 use tideline_engine::model::feed::SOURCE;
 use tideline_engine::model::{TableModel, TimeRange, Timestamp};
 use tideline_engine::rows::{Effect, Mutation};
-use tideline_engine::watch::{WatchedDelete, WatchedSeries};
+use tideline_engine::watch::WatchedDelete;
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_openapi::change::ChangeKind;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::row::RowIntegers;
-use tideline_query::ValueRef;
-use tideline_results::{put_json_time, put_json_value, put_series_head, timeline_view};
+use tideline_results::{put_watched_series, timeline_view};
 use tideline_rows::selection;
 use tideline_rows::value::write_text;
 use tideline_rows::{RowEncoder, RowsError, Selection};
@@ -56,7 +55,10 @@ pub(crate) fn write_record(
     )
     .map_err(RowsError::from)?;
     match change {
-        Change::Points(series) => write_points(series, out),
+        Change::Points(series) => {
+            out.extend_from_slice(b",\"series\":");
+            put_watched_series(series, TimeForm::Rfc3339, IntegerForm::Number, out);
+        }
         Change::Timeline(timeline) => {
             let view = timeline_view(timeline.clone());
             write_member("timeline", &serde_json::to_value(view).unwrap_or_default(), out);
@@ -104,29 +106,6 @@ pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: 
 fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     // Writing to memory cannot fail.
     let _ = write!(out, ",\"{name}\":{value}");
-}
-
-fn write_points(series: &WatchedSeries, out: &mut Vec<u8>) {
-    let timeline = &series.timeline;
-    out.extend_from_slice(b",\"series\":");
-    let columns = series.fields.iter().map(AsRef::as_ref);
-    put_series_head(
-        Some(timeline.id),
-        &timeline.measurement,
-        &timeline.tags,
-        columns,
-        out,
-    );
-    for (row, time) in series.timestamps.iter().enumerate() {
-        out.extend_from_slice(if row == 0 { b"[" } else { b",[" });
-        put_json_time(*time, TimeForm::Rfc3339, out);
-        for column in &series.columns {
-            out.push(b',');
-            put_json_value(ValueRef::at(column, row), IntegerForm::Number, out);
-        }
-        out.push(b']');
-    }
-    out.extend_from_slice(b"]}");
 }
 
 fn write_deleted(delete: &WatchedDelete, out: &mut Vec<u8>) {

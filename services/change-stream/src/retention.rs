@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tideline_engine::backend::{Health, History};
+use tideline_engine::backend::{History, HistoryUnit};
 use tideline_engine::model::{SequenceNumber, Timestamp};
 
 use crate::error::Result;
@@ -31,12 +31,9 @@ impl ChangeStreams {
             self.counters.kept_bytes.store(0, Ordering::Relaxed);
             return Ok(());
         };
-        let kept = |unit: &&tideline_engine::backend::HistoryUnit| unit.last >= needed;
+        let kept = |unit: &&HistoryUnit| unit.last >= needed;
         let mut bytes: u64 = history.units.iter().filter(kept).map(|unit| unit.bytes).sum();
-        let is_disk_low = matches!(
-            self.engine.store().log().backend().health(),
-            Health::DiskLow { .. }
-        );
+        let is_disk_low = self.engine.is_disk_low();
         let bytes_max = match is_disk_low {
             // The half that is freed in each call makes room before writers notice.
             true => bytes / 2,
@@ -63,7 +60,10 @@ impl ChangeStreams {
         match history.from {
             // The history was lost with its folder. What the journal still has is not known to be complete.
             None => self.engine.keep_changes(Some(self.engine.changes_end())),
-            Some(kept) if kept < from => self.engine.keep_changes(Some(from)),
+            // Units that could not be removed are tried again.
+            Some(kept) if kept < from || history.units.iter().any(|unit| unit.last < from) => {
+                self.engine.keep_changes(Some(from))
+            }
             Some(_) => Ok(()),
         }?;
         Ok(())
@@ -100,18 +100,18 @@ impl ChangeStreams {
 
     /// Returns the position from which changes are needed; `None` without streams.
     fn needed(&self, history: &History) -> Option<SequenceNumber> {
-        let now = self.engine.clock().now();
         let state = self.state.read();
         let retention = state
             .values()
             .map(|stream| retention_of(stream, &self.settings))
             .max()?;
+        let trusted = self.engine.store().trusted_now();
         let nanos = i64::try_from(retention.as_nanos()).unwrap_or(i64::MAX);
-        let oldest = Timestamp::from_nanos_clamped(now.nanos().saturating_sub(nanos));
-        let old = history.units.iter().take_while(|unit| unit.written < oldest);
-        let young = old
-            .last()
-            .map_or(SequenceNumber(0), |unit| SequenceNumber(unit.last.0 + 1));
+        let oldest = Timestamp::from_nanos_clamped(trusted.now.nanos().saturating_sub(nanos));
+        // While the clock is in doubt, nothing is freed because of its age.
+        let is_old = |unit: &&HistoryUnit| trusted.doubt.is_none() && unit.written < oldest;
+        let old = history.units.iter().take_while(is_old).last();
+        let young = old.map_or(SequenceNumber(0), |unit| SequenceNumber(unit.last.0 + 1));
         drop(state);
         Some(self.held().map_or(young, |held| held.min(young)))
     }

@@ -21,7 +21,7 @@ use tideline_openapi::time::DurationText;
 use tideline_webhooks::{Backoff, WebhookSender, WebhookSettings};
 
 use crate::error::{ChangesError, Result};
-use crate::hooks::{HookState, StoredHook, failed_rows};
+use crate::hooks::{HookState, StoredHook, failed_count};
 use crate::position::{PARTITIONS_MAX, Partition, Position};
 
 /// Owner of the state rows.
@@ -301,12 +301,7 @@ impl ChangeStreams {
     /// [`ChangesError::NotFound`] if it does not exist, and the errors of [`Engine::put_state`].
     pub fn delete_stream(&self, name: &str) -> Result<()> {
         let _writing = self.writing.lock();
-        let stream = self
-            .state
-            .read()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| no_stream(name))?;
+        let stream = self.state_of(name)?;
         for webhook in stream.webhooks.keys() {
             self.remove_webhook(name, webhook)?;
         }
@@ -329,12 +324,7 @@ impl ChangeStreams {
         check_name("group", name)?;
         Partition::new(0, settings.partitions)?;
         let _writing = self.writing.lock();
-        let found = self
-            .state
-            .read()
-            .get(stream)
-            .cloned()
-            .ok_or_else(|| no_stream(stream))?;
+        let found = self.state_of(stream)?;
         let stored = match found.groups.get(name) {
             Some(known) if known.stored.partitions != settings.partitions => {
                 return Err(ChangesError::Conflict(format!(
@@ -353,18 +343,11 @@ impl ChangeStreams {
                     found.groups.len() + 1,
                 ));
             }
-            None => {
-                let start = match &settings.from {
-                    GroupStart::End => Position::before(self.engine.changes_end()),
-                    GroupStart::Oldest => found.from(),
-                    GroupStart::Cursor(cursor) => self.check_reached(cursor.parse()?)?,
-                };
-                StoredGroup {
-                    partitions: settings.partitions,
-                    hold: settings.hold,
-                    start: self.checkpoint(start),
-                }
-            }
+            None => StoredGroup {
+                partitions: settings.partitions,
+                hold: settings.hold,
+                start: self.start(&found, &settings.from)?,
+            },
         };
         self.put(&[row(&["group", stream, name], Some(&stored))])?;
         let mut state = self.state.write();
@@ -543,6 +526,21 @@ impl ChangeStreams {
         })
     }
 
+    /// Returns the state of a stream.
+    pub(crate) fn state_of(&self, stream: &str) -> Result<StreamState> {
+        let found = self.state.read().get(stream).cloned();
+        found.ok_or_else(|| no_stream(stream))
+    }
+
+    /// Returns the first checkpoint of a group or webhook.
+    pub(crate) fn start(&self, stream: &StreamState, from: &GroupStart) -> Result<StoredCheckpoint> {
+        Ok(self.checkpoint(match from {
+            GroupStart::End => Position::before(self.engine.changes_end()),
+            GroupStart::Oldest => stream.from(),
+            GroupStart::Cursor(cursor) => self.check_reached(cursor.parse()?)?,
+        }))
+    }
+
     pub(crate) fn checkpoint(&self, position: Position) -> StoredCheckpoint {
         StoredCheckpoint {
             cursor: position.to_string(),
@@ -662,7 +660,7 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
                         .get_mut(*stream)
                         .and_then(|stream| stream.webhooks.get_mut(*name));
                     if let Some(webhook) = webhook {
-                        webhook.checkpoint = stored;
+                        webhook.move_to(stored);
                     }
                 }
                 _ => {}
@@ -671,7 +669,7 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
     }
     for (stream, found) in &mut state {
         for (name, webhook) in &mut found.webhooks {
-            webhook.failed = failed_rows(engine, stream, name)?.len();
+            webhook.failed = failed_count(engine, stream, name)?;
         }
     }
     Ok(state)
@@ -679,7 +677,7 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
 
 pub(crate) fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> Result<T> {
     serde_json::from_str(value).map_err(|error| {
-        ChangesError::Conflict(format!(
+        ChangesError::Internal(format!(
             "the stored state {name:?} of change streams cannot be read: {error}"
         ))
     })

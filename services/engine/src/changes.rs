@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tideline_backend::{Health, History};
 use tideline_chunk::{Delta, DeltaGroup};
-use tideline_model::{ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
+use tideline_model::{KeyRange, ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::{Catalog, CatalogRow};
 use tideline_wide_table::{Damage, EntryChange, Mutation, changes_of};
@@ -22,13 +23,11 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::find::Timeline;
 use crate::tables::Table;
-use crate::watch::{WatchedDelete, WatchedSeries};
+use crate::watch::{Part, WatchedDelete, WatchedSeries};
 use crate::wide_table::WideTable;
 
 /// Number of slots.
 pub const SLOTS: u32 = 1 << 16;
-/// Maximum number of points of one change.
-const POINTS_MAX: usize = 1_000;
 
 /// Entries of the journal from a position on.
 #[derive(Debug, Clone)]
@@ -64,7 +63,7 @@ pub enum Change {
         mutation: Bytes,
     },
     /// All rows of a range of stored keys were deleted.
-    RowsDeleted(tideline_model::KeyRange),
+    RowsDeleted(KeyRange),
 }
 
 /// Changes of one journal entry.
@@ -128,8 +127,13 @@ impl Engine {
     /// # Errors
     ///
     /// The errors of the backend.
-    pub fn kept_changes(&self) -> Result<tideline_backend::History> {
+    pub fn kept_changes(&self) -> Result<History> {
         Ok(self.store.log().kept_entries().map_err(StoreError::from)?)
+    }
+
+    /// Returns true while the data disk is nearly full, so that kept changes should make room.
+    pub fn is_disk_low(&self) -> bool {
+        matches!(self.store.log().backend().health(), Health::DiskLow { .. })
     }
 
     /// Returns a change of a row with the contents of its values in pieces, as far as they are still stored.
@@ -265,35 +269,19 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
     changes
 }
 
-/// Adds the points of a group, by timeline in the order of their first rows.
+/// Adds the points of a group in parts, each by timeline in the order of their first rows.
 fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut Vec<Change>) {
-    let mut by_timeline: Vec<(usize, Vec<usize>)> = Vec::new();
-    let mut place: HashMap<usize, usize> = HashMap::new();
+    let positions: Vec<usize> = (0..group.fields.len()).collect();
+    let describe = |timeline: usize| described.get(timeline).cloned().flatten();
+    let mut part = Part::new(group, &positions);
     for (row, timeline) in group.timelines.iter().enumerate() {
-        let timeline = *timeline as usize;
-        let at = *place.entry(timeline).or_insert_with(|| {
-            by_timeline.push((timeline, Vec::new()));
-            by_timeline.len() - 1
-        });
-        by_timeline[at].1.push(row);
-    }
-    for (timeline, rows) in by_timeline {
-        let Some(Some(timeline)) = described.get(timeline) else {
-            continue;
-        };
-        for rows in rows.chunks(POINTS_MAX) {
-            changes.push(Change::Points(WatchedSeries {
-                timeline: timeline.clone(),
-                fields: group.fields.clone(),
-                columns: group
-                    .columns
-                    .iter()
-                    .map(|column| column.pick(rows.iter().copied()))
-                    .collect(),
-                timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
-            }));
+        part.push(*timeline as usize, row);
+        if part.is_full() {
+            let full = std::mem::replace(&mut part, Part::new(group, &positions));
+            changes.extend(full.into_series(describe).into_iter().map(Change::Points));
         }
     }
+    changes.extend(part.into_series(describe).into_iter().map(Change::Points));
 }
 
 /// Returns the changes of a catalog. Timelines that were removed later are left out.

@@ -4,6 +4,7 @@
 //! as durable, and need no file of their own. The table is created with the first row. Requests cannot read it, because
 //! it holds secrets.
 
+use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use tideline_model::{
     ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, SequenceNumber, TableModel,
     TableName, TableSpec, WideSpec,
 };
-use tideline_wide_table::{CellValue, Column};
+use tideline_series_store::StoreError;
+use tideline_wide_table::{CellValue, Column, StoredRow};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -45,14 +47,48 @@ impl Engine {
     ///
     /// [`EngineError::Rows`] if a row cannot be read, and the errors of the store.
     pub fn state_rows(&self, owner: &str) -> Result<Vec<StateRow>> {
+        let mut rows = Vec::new();
+        self.visit_state(owner, &mut |table, row| {
+            let key = table.layout().decode(&row.key).map_err(|error| damaged(&error))?;
+            let columns = row.columns().map_err(|error| damaged(&error))?;
+            let value = columns
+                .column(&table.column(VALUE).0)
+                .and_then(|column| column.newest());
+            if let ([_, KeyValue::String(name), KeyValue::String(part)], Some(CellValue::String(text))) =
+                (key.as_slice(), value.map(|version| &version.value))
+            {
+                rows.push(StateRow {
+                    name: name.to_string(),
+                    part: part.to_string(),
+                    value: Some(text.to_string()),
+                });
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Returns the number of state rows of an owner.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the store.
+    pub fn state_count(&self, owner: &str) -> Result<usize> {
+        let mut count = 0;
+        self.visit_state(owner, &mut |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    fn visit_state(
+        &self,
+        owner: &str,
+        visit: &mut dyn FnMut(&WideTable, &StoredRow) -> Result<()>,
+    ) -> Result<()> {
         let Some(table) = self.state_table()? else {
-            return Ok(Vec::new());
-        };
-        let damaged = |reason: &dyn std::fmt::Display| {
-            EngineError::Store(tideline_series_store::StoreError::StoredRow {
-                what: "state row",
-                reason: reason.to_string(),
-            })
+            return Ok(());
         };
         let prefix = [KeyValue::String(owner.into())];
         let ranges = table
@@ -67,27 +103,10 @@ impl Engine {
             None,
             STATE_ROWS_MAX,
         );
-        let mut rows = Vec::new();
         while let Some(found) = scan.next_row()? {
-            let key = table
-                .layout()
-                .decode(&found.row.key)
-                .map_err(|error| damaged(&error))?;
-            let columns = found.row.columns().map_err(|error| damaged(&error))?;
-            let value = columns
-                .column(&table.column(VALUE).0)
-                .and_then(|column| column.newest());
-            if let ([_, KeyValue::String(name), KeyValue::String(part)], Some(CellValue::String(text))) =
-                (key.as_slice(), value.map(|version| &version.value))
-            {
-                rows.push(StateRow {
-                    name: name.to_string(),
-                    part: part.to_string(),
-                    value: Some(text.to_string()),
-                });
-            }
+            visit(&table, &found.row)?;
         }
-        Ok(rows)
+        Ok(())
     }
 
     /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return. Returns the sequence of
@@ -193,4 +212,11 @@ impl Engine {
         };
         self.compiled(table)
     }
+}
+
+fn damaged(reason: &dyn fmt::Display) -> EngineError {
+    EngineError::Store(StoreError::StoredRow {
+        what: "state row",
+        reason: reason.to_string(),
+    })
 }

@@ -553,7 +553,7 @@ struct GroupRows<'a> {
 }
 
 /// Rows of one group, collected by timeline.
-struct Part<'a> {
+pub(crate) struct Part<'a> {
     group: &'a DeltaGroup,
     positions: &'a [usize],
     /// Timelines in order of first occurrence, with their rows.
@@ -564,7 +564,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new(group: &'a DeltaGroup, positions: &'a [usize]) -> Self {
+    pub(crate) fn new(group: &'a DeltaGroup, positions: &'a [usize]) -> Self {
         Self {
             group,
             positions,
@@ -575,11 +575,11 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.count >= PART_ROWS_MAX || self.bytes >= PART_BYTES_MAX
     }
 
-    fn push(&mut self, timeline: usize, row: usize) {
+    pub(crate) fn push(&mut self, timeline: usize, row: usize) {
         let position = *self.position_of.entry(timeline).or_insert_with(|| {
             self.rows.push((timeline, Vec::new()));
             self.rows.len() - 1
@@ -590,7 +590,7 @@ impl<'a> Part<'a> {
         self.bytes += size_of::<i64>() + self.positions.iter().map(bytes).sum::<usize>();
     }
 
-    fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {
+    pub(crate) fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {
         let Self {
             group,
             positions,

@@ -10,7 +10,7 @@
 //! | `flat` | one table of tags and columns, for CSV, Arrow and Parquet |
 //! | [`columnar`] | Arrow IPC streams and Parquet files: encoder and sink |
 //! | [`text`] | names, times and values as text |
-//! | `timeline` | timelines and their attributes |
+//! | `timeline`, `watched` | timelines and their attributes; points of watches and change streams |
 //! | [`summary`] | part after the rows: next page, estimates, cost, plan |
 
 pub mod columnar;
@@ -21,6 +21,7 @@ mod ndjson;
 pub mod summary;
 pub mod text;
 mod timeline;
+mod watched;
 
 use std::io::{self, Write};
 
@@ -36,6 +37,7 @@ pub use json::put_series_head;
 pub use summary::{plan_view, suggestion_view};
 pub use text::{put_csv_text, put_json_text, put_json_time, put_json_value};
 pub use timeline::{attribute_view, timeline_view};
+pub use watched::put_watched_series;
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

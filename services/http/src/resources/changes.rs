@@ -33,6 +33,8 @@ use crate::resources::{Failures, page_limit};
 
 /// Records of a page without a limit.
 const PAGE_RECORDS: usize = 1_000;
+/// Time in which changes are collected before a waiting request reads again.
+const GATHER: Duration = Duration::from_millis(10);
 /// Longest time that a request waits for a first record.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -306,7 +308,10 @@ async fn read(
                 continue;
             }
             tokio::select! {
-                _ = news.changed() => continue,
+                _ = news.changed() => {
+                    tokio::time::sleep(GATHER).await;
+                    continue;
+                }
                 () = tokio::time::sleep_until(until) => {}
             }
         }
@@ -380,6 +385,7 @@ impl From<ChangesError> for Failure {
             },
             ChangesError::NotFound { .. } => Self::new(ErrorCode::NotFound, message),
             ChangesError::Conflict(_) => Self::new(ErrorCode::Conflict, message),
+            ChangesError::Internal(_) => Self::new(ErrorCode::Internal, message),
             ChangesError::Forbidden(_) => Self::new(ErrorCode::Forbidden, message),
         }
     }

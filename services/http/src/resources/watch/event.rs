@@ -4,11 +4,10 @@
 
 use std::io::Write as _;
 
-use tideline_engine::watch::{WatchEvents, WatchPart, WatchedDelete, WatchedSeries};
+use tideline_engine::watch::{WatchEvents, WatchPart, WatchedDelete};
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::watch::WatchTimelines;
-use tideline_query::ValueRef;
-use tideline_results::{put_json_time, put_json_value, put_series_head, timeline_view};
+use tideline_results::{put_json_time, put_watched_series, timeline_view};
 
 use crate::live::{put_data, put_head};
 
@@ -34,7 +33,7 @@ impl EventText {
                     if at > 0 {
                         out.push(b',');
                     }
-                    self.put_series(series, &mut out);
+                    put_watched_series(series, self.times, self.integers, &mut out);
                 }
                 out.extend_from_slice(b"]}\n\n");
             }
@@ -74,28 +73,5 @@ impl EventText {
             put_json_time(at, self.times, out);
         }
         out.extend_from_slice(b"}}\n\n");
-    }
-
-    /// Encodes a series as in the result of a query.
-    fn put_series(self, series: &WatchedSeries, out: &mut Vec<u8>) {
-        let timeline = &series.timeline;
-        let columns = series.fields.iter().map(AsRef::as_ref);
-        put_series_head(
-            Some(timeline.id),
-            &timeline.measurement,
-            &timeline.tags,
-            columns,
-            out,
-        );
-        for (row, time) in series.timestamps.iter().enumerate() {
-            out.extend_from_slice(if row == 0 { b"[" } else { b",[" });
-            put_json_time(*time, self.times, out);
-            for column in &series.columns {
-                out.push(b',');
-                put_json_value(ValueRef::at(column, row), self.integers, out);
-            }
-            out.push(b']');
-        }
-        out.extend_from_slice(b"]}");
     }
 }
