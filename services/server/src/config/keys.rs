@@ -251,6 +251,12 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
     ),
     Key::new(
+        "http.turn_timeout",
+        "Longest time that a request waits for a permit to run before it is refused as overload.",
+        |config| Slot::Duration(&mut config.http.turn_timeout),
+    )
+    .within(0, HOUR_MILLIS),
+    Key::new(
         "changes.retention",
         "Shortest time for which changes are kept for a change stream that sets no retention, as long as\n\
          changes.bytes_max suffices.",
@@ -292,12 +298,6 @@ pub(crate) const KEYS: &[Key] = &[
         "File with certificates (PEM) of authorities that webhooks trust in addition to those of the system.",
         |config| Slot::OptionalPath(&mut config.webhooks.ca_file),
     ),
-    Key::new(
-        "http.turn_timeout",
-        "Longest time that a request waits for a permit to run before it is refused as overload.",
-        |config| Slot::Duration(&mut config.http.turn_timeout),
-    )
-    .within(0, HOUR_MILLIS),
     Key::new(
         "storage.head_bytes_max",
         "Bytes of unsealed points in memory at which they are sealed. Memory peaks near twice this value.\n\
