@@ -29,8 +29,8 @@ pub(super) const STEPS: [&str; 9] = [
 ];
 /// Time limit for the end of a killed process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Length of a text; a row with two columns of this length is stored in fragments.
-const LARGE: usize = 200 << 10;
+/// Length of a text that is still stored in its row; a row with eight columns of this length is stored in fragments.
+const LARGE: usize = 60 << 10;
 
 /// Columns of each row, by row number.
 type Rows = BTreeMap<u64, BTreeMap<&'static str, String>>;
@@ -140,6 +140,11 @@ fn flush(client: &Client) -> bool {
     sent.is_ok_and(|response| response.is_success())
 }
 
+/// Returns columns that make up half of a row that is stored in fragments.
+fn large(names: [&'static str; 4], letter: &str) -> Vec<(&'static str, String)> {
+    names.map(|name| (name, letter.repeat(LARGE))).to_vec()
+}
+
 /// Writes and flushes the rows that are stored before the fault.
 fn prepare(client: &Client, rows: &mut Rows) {
     write_many(client, rows, 1_000..2_000, "packed");
@@ -153,8 +158,11 @@ fn prepare(client: &Client, rows: &mut Rows) {
         );
     }
     for n in [50, 51, 52, 53] {
-        let large = |letter: &str| letter.repeat(LARGE);
-        write(client, rows, "put", n, &[("a", large("a")), ("b", large("b"))]);
+        let columns = [
+            large(["a", "a1", "a2", "a3"], "a"),
+            large(["b", "b1", "b2", "b3"], "b"),
+        ];
+        write(client, rows, "put", n, &columns.concat());
     }
     assert!(flush(client), "the first rows");
     // These rows are too few to be packed.
@@ -173,22 +181,15 @@ fn change(client: &Client, rows: &mut Rows) {
     write_many(client, rows, 1_502..1_900, "packed again");
     delete_range(client, rows, 1_950, 1_960);
     // Large rows change, become small, and disappear; a small one becomes large.
-    write(
-        client,
-        rows,
-        "update",
-        50,
-        &[("b", "z".repeat(LARGE)), ("d", "new".into())],
-    );
+    let changed = [large(["b", "b1", "b2", "b3"], "z"), vec![("d", "new".into())]];
+    write(client, rows, "update", 50, &changed.concat());
     write(client, rows, "put", 51, &[("a", "small".into())]);
     write(client, rows, "delete", 52, &[]);
-    write(
-        client,
-        rows,
-        "update",
-        5,
-        &[("c", "l".repeat(LARGE)), ("d", "m".repeat(LARGE))],
-    );
+    let grown = [
+        large(["c", "c1", "c2", "c3"], "l"),
+        large(["d", "d1", "d2", "d3"], "m"),
+    ];
+    write(client, rows, "update", 5, &grown.concat());
 }
 
 #[test]
