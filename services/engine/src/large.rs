@@ -294,7 +294,7 @@ impl Engine {
         let mut progress = LargeProgress::default();
         let mut from = None;
         loop {
-            let step = match self.rows.sweep_large(self.store.threads(), table, from) {
+            let step = match self.rows.gc_large_values(self.store.threads(), table, from) {
                 Err(WideError::NoTable(_)) => return Ok(Some(progress)),
                 step => step?,
             };

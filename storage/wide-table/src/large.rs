@@ -1,14 +1,14 @@
 //! Large values: texts, bytes and JSON documents that are stored apart from their rows, in pieces.
 //!
 //! The row holds a [`LargeValue`], which is a reference to the pieces. The pieces are stored under an id from the
-//! number range of tables, in a part with the number of the part of the row, so both parts are dropped together. The
+//! range of table ids. The part of the pieces has the same number as the part of the row, so both are dropped together. The
 //! life of a value:
 //!
 //! 1. [`upload`] writes the header of the value, then its pieces, directly into the storage engine. Both are durable
 //!    before the journal gets the entry of the row. A row therefore never references pieces that do not exist.
 //! 2. [`read`] returns the pieces in order, each compared with its checksum.
-//! 3. [`sweep`] removes the pieces of values that no version of any column references: overwritten, deleted and
-//!    abandoned values. A header holds the key of the row of its value, so the sweep reads one row per value.
+//! 3. [`gc`] removes the pieces of values that no version of any column references: overwritten, deleted and
+//!    abandoned values. A header holds the key of the row of its value, so the collector reads one row per value.
 //!
 //! There are two kinds of large values. *Streamed* values arrive in requests of their own, and rows show them as
 //! references. *Cut* values arrive with their rows: an ordinary write stores them in pieces ([`cut`]), and each read of
@@ -19,8 +19,8 @@
 
 pub mod check;
 pub mod cut;
+pub mod gc;
 pub mod read;
-pub mod sweep;
 pub mod upload;
 pub mod whole;
 

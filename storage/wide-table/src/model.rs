@@ -18,7 +18,7 @@ use crate::error::WideError;
 use crate::flush::{PartRows, TableFlush, rows_by_part};
 use crate::groups::Share;
 use crate::moves::Flushing;
-use crate::state::{Part, PartDetail, Place, State, put_of, removal_of};
+use crate::state::{Part, PartDetail, PartKey, State, put_of, removal_of};
 use crate::store::{WideStore, read_parts};
 use crate::tables::{TableRules, Tables};
 
@@ -53,9 +53,9 @@ impl WideStore {
             |_| {
                 self.change_state(|state| {
                     for part in &dropped {
-                        state.parts.remove(&part.place());
+                        state.parts.remove(&part.key());
                     }
-                    state.parts.extend(heirs.iter().map(|part| (part.place(), *part)));
+                    state.parts.extend(heirs.iter().map(|part| (part.key(), *part)));
                 });
                 self.new_parts
                     .lock()
@@ -109,7 +109,7 @@ impl WideStore {
         let published = |at: &PartRef| parts.iter().any(|part| part.at == *at);
         self.new_parts.lock().retain(|_, at| !published(at));
         self.change_state(|state| {
-            state.parts.extend(parts.iter().map(|part| (part.place(), *part)));
+            state.parts.extend(parts.iter().map(|part| (part.key(), *part)));
             change(state);
         });
     }
@@ -192,7 +192,7 @@ impl LogModel for WideModel {
             stale,
             ..
         } = flush;
-        parts.retain(|place, _| unpublished.contains(place));
+        parts.retain(|part_key, _| unpublished.contains(part_key));
         let parts = parts.into_values().collect();
         Ok(Some(Box::new(FlushedRows {
             store: Arc::clone(store),
@@ -251,10 +251,10 @@ impl WideStore {
     /// Returns the part for the first flush to a part of a table. A later edit of the manifest publishes it. A repeated
     /// flush uses the same part.
     pub(crate) fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
-        let place = (table, number.unwrap_or(WHOLE));
-        let tier = self.first_tier(place);
+        let part_key = (table, number.unwrap_or(WHOLE));
+        let tier = self.first_tier(part_key);
         let mut parts = self.new_parts.lock();
-        let at = parts.entry(place).or_insert_with(|| PartRef {
+        let at = parts.entry(part_key).or_insert_with(|| PartRef {
             part: self.log.next_part(),
             table,
             tier,
@@ -271,9 +271,9 @@ struct StoreFlush<'f> {
     store: &'f WideStore,
     state: Arc<State>,
     /// Parts that were changed so far.
-    parts: BTreeMap<Place, Part>,
+    parts: BTreeMap<PartKey, Part>,
     /// Keys in `parts` of the parts that are not published yet.
-    unpublished: BTreeSet<Place>,
+    unpublished: BTreeSet<PartKey>,
     stale: Vec<StaleFragments>,
 }
 
@@ -304,7 +304,7 @@ impl StoreFlush<'_> {
         // read.
         if self.unpublished.len() >= PARTS_PER_EDIT {
             let unpublished = std::mem::take(&mut self.unpublished);
-            let parts: Vec<Part> = unpublished.iter().map(|place| self.parts[place]).collect();
+            let parts: Vec<Part> = unpublished.iter().map(|part_key| self.parts[part_key]).collect();
             self.store.publish(&parts)?;
         }
         Ok(())
@@ -318,9 +318,9 @@ impl StoreFlush<'_> {
         (buffer, rows): (&TableBuffer, Option<PartRows>),
         settled: u64,
     ) -> std::result::Result<(), ModelError> {
-        let place = (id, number.unwrap_or(WHOLE));
-        let known = self.parts.remove(&place);
-        let known = known.or_else(|| self.state.parts.get(&place).copied());
+        let part_key = (id, number.unwrap_or(WHOLE));
+        let known = self.parts.remove(&part_key);
+        let known = known.or_else(|| self.state.parts.get(&part_key).copied());
         let mut part = known.unwrap_or_else(|| self.store.new_part(id, number));
         part.detail.search_end = settled.max(part.detail.search_end);
         let mut part = {
@@ -330,8 +330,8 @@ impl StoreFlush<'_> {
         let is_unused = share.1 != Share::Main && known.is_none() && part.detail.row_bytes_max == 0;
         if !is_unused {
             part.detail.newest = self.store.newest();
-            self.parts.insert(place, part);
-            self.unpublished.insert(place);
+            self.parts.insert(part_key, part);
+            self.unpublished.insert(part_key);
         }
         Ok(())
     }

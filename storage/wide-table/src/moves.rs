@@ -533,7 +533,7 @@ impl WideStore {
         around("wide_move", "detail", || {
             self.log.edit(edit, |_| {
                 self.change_state(|state| {
-                    state.parts.insert(part.place(), part);
+                    state.parts.insert(part.key(), part);
                     state.closings += 1;
                 });
             })
@@ -595,9 +595,9 @@ impl WideStore {
         self.new_parts.lock().retain(|_, at| !replaced.contains(at));
         self.change_state(|state| {
             for part in old {
-                state.parts.remove(&part.place());
+                state.parts.remove(&part.key());
             }
-            state.parts.extend(new.iter().map(|part| (part.place(), *part)));
+            state.parts.extend(new.iter().map(|part| (part.key(), *part)));
             state.flushes += 1;
             state.closings += 1;
             let readers = std::mem::take(&mut state.readers);

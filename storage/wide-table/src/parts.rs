@@ -10,7 +10,7 @@ use tideline_model::{KeyRange, TableId, Tier, Timestamp};
 use crate::buffer::TableBuffer;
 use crate::division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection, RECORD};
 use crate::error::{Damage, Result, WideError};
-use crate::state::{Part, Place};
+use crate::state::{Part, PartKey};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
@@ -197,7 +197,7 @@ impl WideStore {
     }
 
     /// Returns true if the row buffer has changes of a part of a table or index.
-    pub(crate) fn is_buffered(&self, (table, number): Place) -> Result<bool> {
+    pub(crate) fn is_buffered(&self, (table, number): PartKey) -> Result<bool> {
         let rules = self.rules(table)?;
         let damaged = |reason| WideError::Damaged { table, reason };
         let mut is_found = false;

@@ -25,7 +25,7 @@ use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
 use crate::store::is_base;
 
 /// Key of a part: its table or index, and its number.
-pub(crate) type Place = (TableId, i32);
+pub(crate) type PartKey = (TableId, i32);
 
 /// Part of a table, with the content of its manifest row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Part {
     }
 
     /// Returns the key of the part in [`State::parts`].
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn key(&self) -> PartKey {
         (self.at.table, self.number())
     }
 }
@@ -263,7 +263,7 @@ pub(crate) struct State {
     pub(crate) active: Arc<Generation>,
     /// Frozen generations, oldest first.
     pub(crate) frozen: Vec<Arc<Generation>>,
-    pub(crate) parts: BTreeMap<Place, Part>,
+    pub(crate) parts: BTreeMap<PartKey, Part>,
     /// Number of flushes that were published since the start, and of edits that replaced or attached parts.
     pub(crate) flushes: u64,
     /// Value that all states since the last replacement of parts share. The replaced parts are freed when no older
@@ -274,7 +274,7 @@ pub(crate) struct State {
     /// again.
     pub(crate) closings: u64,
     /// Keys of the parts that are being attached. Writes to these parts are refused.
-    pub(crate) attaching: BTreeSet<Place>,
+    pub(crate) attaching: BTreeSet<PartKey>,
 }
 
 impl State {

@@ -26,7 +26,7 @@ use crate::fragments::FRAGMENT_BYTES;
 use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_MOVING, Part, PartDetail, PendingRows, Place, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_MOVING, Part, PartDetail, PartKey, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -65,7 +65,7 @@ pub struct WideReplay(Arc<Mutex<Replayed>>);
 
 #[derive(Debug)]
 struct Replayed {
-    parts: BTreeMap<Place, Part>,
+    parts: BTreeMap<PartKey, Part>,
     active: Generation,
     /// Rules of the tables and indexes that exist.
     tables: Tables,
@@ -142,7 +142,7 @@ pub struct WideStore {
     pub(crate) pending: PendingRows,
     pub(crate) tables: TablesCache,
     /// Parts whose first flush has started and is not published yet.
-    pub(crate) new_parts: Mutex<BTreeMap<Place, PartRef>>,
+    pub(crate) new_parts: Mutex<BTreeMap<PartKey, PartRef>>,
     /// Numbers of the parts that rows were written to, by table. Contains only divided tables whose parts were counted
     /// since the start.
     pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
@@ -289,7 +289,7 @@ impl WideStore {
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<Place, Part>, LogError> {
+pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<PartKey, Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
@@ -316,7 +316,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             },
         };
         let part = Part { at, detail };
-        parts.insert(part.place(), part);
+        parts.insert(part.key(), part);
     }
     Ok(parts)
 }

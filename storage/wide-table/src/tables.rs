@@ -18,7 +18,7 @@ use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::groups::{Groups, Share};
 use crate::index::Index;
-use crate::state::{Place, State};
+use crate::state::{PartKey, State};
 
 /// Rules of a wide table, or of the entries of an index.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl TableRules {
     }
 
     /// Returns true if writes of rows of a part change the entries of an index.
-    pub(crate) fn maintains(&self, state: &State, (table, number): Place, index: &Index) -> bool {
+    pub(crate) fn maintains(&self, state: &State, (table, number): PartKey, index: &Index) -> bool {
         self.division.is_none() || state.maintains(table, number, index.tier())
     }
 
@@ -210,7 +210,7 @@ impl TableRules {
     }
 
     /// Returns true if a read of the tiers `tier` returns the rows or index entries of a part.
-    pub(crate) fn is_read(&self, state: &State, (id, number): Place, tier: TierScope) -> bool {
+    pub(crate) fn is_read(&self, state: &State, (id, number): PartKey, tier: TierScope) -> bool {
         let (table, covered) = match &self.entries {
             Some(of) => (of.table, of.index.tier()),
             None => (id, TierScope::All),

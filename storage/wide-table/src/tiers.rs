@@ -26,7 +26,7 @@ use crate::division::{ALL_PARTS, PartNumbers, PartSelection, RECORD};
 use crate::error::{Result, WideError};
 use crate::index::Index;
 use crate::moves::{MoveEnd, MoveProgress};
-use crate::state::{Part, PartDetail, Place, State, removal_of};
+use crate::state::{Part, PartDetail, PartKey, State, removal_of};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
@@ -44,7 +44,7 @@ impl WideStore {
     pub fn move_table_part(
         self: &Arc<Self>,
         threads: &LogThreads,
-        (table, number): Place,
+        (table, number): PartKey,
         tier: Tier,
         build_documents: &mut BuildDocuments<'_>,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
@@ -86,7 +86,7 @@ impl WideStore {
     fn prepare_tier(
         self: &Arc<Self>,
         threads: &LogThreads,
-        (table, number): Place,
+        (table, number): PartKey,
         tier: Tier,
         done: &mut MoveProgress,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
@@ -134,7 +134,7 @@ impl WideStore {
     fn build_part(
         self: &Arc<Self>,
         threads: &LogThreads,
-        (table, number): Place,
+        (table, number): PartKey,
         index: TableId,
         done: &mut MoveProgress,
         proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
@@ -162,15 +162,15 @@ impl WideStore {
 
     /// Removes all entries of an index in a part that the index does not cover: stored entries, and entries in the row
     /// buffer.
-    fn clear_entries(self: &Arc<Self>, threads: &LogThreads, (index, number): Place) -> Result<()> {
+    fn clear_entries(self: &Arc<Self>, threads: &LogThreads, (index, number): PartKey) -> Result<()> {
         self.flush_closed(index, number, &|| Ok(threads.flush()?))?;
         self.drop_index_part((index, number))
     }
 
     /// Removes a part of an index. No reader reads its entries.
-    fn drop_index_part(self: &Arc<Self>, place: Place) -> Result<()> {
+    fn drop_index_part(self: &Arc<Self>, part_key: PartKey) -> Result<()> {
         let _ending = self.begin_end();
-        let Some(part) = self.state().parts.get(&place).copied() else {
+        let Some(part) = self.state().parts.get(&part_key).copied() else {
             return Ok(());
         };
         let edit =
@@ -207,14 +207,14 @@ impl WideStore {
         let lost = indexes.filter(|index| !index.tier().has(tier));
         let places = lost.map(|index| (index.id(), part.number()));
         places
-            .filter_map(|place| state.parts.get(&place).copied())
+            .filter_map(|part_key| state.parts.get(&part_key).copied())
             .collect()
     }
 
     /// Returns the tier in which a new part is stored. For a part of an index, this is the tier of the part of its
     /// rows, or the tier to which that part is about to move if the index covers only the latter. Other parts are
     /// stored in the hot tier.
-    pub(crate) fn first_tier(&self, (id, number): Place) -> Tier {
+    pub(crate) fn first_tier(&self, (id, number): PartKey) -> Tier {
         let rules = self.rules(id).ok();
         let Some(entries) = rules.as_ref().and_then(|rules| rules.entries.as_ref()) else {
             return Tier::Hot;

@@ -24,7 +24,7 @@ use super::form::RowForm;
 use super::write::{Written, unwritable};
 use crate::division::{ALL_PARTS, PARTS_MAX};
 use crate::error::Result;
-use crate::state::{Part, PartDetail, Place, put_of};
+use crate::state::{Part, PartDetail, PartKey, put_of};
 use crate::store::WideStore;
 use crate::tables::{TableRules, Tables};
 
@@ -53,25 +53,25 @@ pub enum AttachEnd {
 /// Refuses writes to a part that is being attached, until the value is dropped.
 struct Closing<'s> {
     store: &'s WideStore,
-    place: Place,
+    part_key: PartKey,
 }
 
 impl<'s> Closing<'s> {
     /// Begins to refuse writes to a part. Returns `None` if the part is already being attached.
-    fn begin(store: &'s WideStore, place: Place) -> Option<Self> {
+    fn begin(store: &'s WideStore, part_key: PartKey) -> Option<Self> {
         let mut is_new = false;
         store.change_state(|state| {
-            is_new = state.attaching.insert(place);
+            is_new = state.attaching.insert(part_key);
             state.closings += 1;
         });
-        is_new.then_some(Self { store, place })
+        is_new.then_some(Self { store, part_key })
     }
 }
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.store.change_state(|state| {
-            state.attaching.remove(&self.place);
+            state.attaching.remove(&self.part_key);
         });
     }
 }
@@ -156,7 +156,7 @@ impl WideStore {
     fn put_attached(self: &Arc<Self>, part: Part) -> Result<bool> {
         let table = part.at.table;
         let _ending = self.begin_end();
-        if self.state().parts.contains_key(&part.place()) {
+        if self.state().parts.contains_key(&part.key()) {
             return Ok(false);
         }
         let put = put_of(&part);
@@ -169,7 +169,7 @@ impl WideStore {
         around("wide_attach", "edit", || {
             self.log.edit(edit, |_| {
                 self.change_state(|state| {
-                    state.parts.insert(part.place(), part);
+                    state.parts.insert(part.key(), part);
                     state.closings += 1;
                     state.flushes += 1;
                 });

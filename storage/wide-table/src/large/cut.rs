@@ -182,7 +182,7 @@ impl WideStore {
     }
 
     /// Removes the pieces of values whose rows were not written, so that no row references them. If they cannot be
-    /// removed now, the sweep removes them later.
+    /// removed now, garbage collection removes them later.
     pub fn abandon_cut(&self, values: &[CutValue]) {
         for value in values {
             if let Err(error) = self.remove_large(value.part, value.value.id) {

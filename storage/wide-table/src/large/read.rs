@@ -81,7 +81,7 @@ impl LargeReader {
                 .store
                 .state()
                 .parts
-                .get(&self.part.place())
+                .get(&self.part.key())
                 .is_some_and(|part| part.at == self.part.at);
             return Err(match is_kept {
                 true => damaged(Damage("a piece of a large value is missing")),

@@ -1,7 +1,7 @@
 //! Uploads of large values: a stream is split into pieces, which are written.
 //!
 //! Memory is bounded by the pieces of one write. No row references the value before its row is written. If an upload
-//! ends early, its pieces are therefore unreferenced, and [`sweep`](super::sweep) removes them.
+//! ends early, its pieces are therefore unreferenced, and [`gc`](super::gc) removes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const GROUP_PIECES: usize = WRITE_BYTES_MAX / (PIECE_BYTES + 1_024);
 /// Maximum memory of an upload, in bytes: the pieces of a write, and their copy in the storage engine.
 pub const UPLOAD_MEMORY_BYTES: u64 = 2 * (BATCH_PIECES as u64 + 1) * PIECE_BYTES as u64;
 
-/// Upload of one value. If it is dropped, [`WideStore::sweep_large`] removes its pieces later.
+/// Upload of one value. If it is dropped, [`WideStore::gc_large_values`] removes its pieces later.
 pub struct LargeUpload {
     store: Arc<WideStore>,
     table: TableId,
@@ -206,7 +206,7 @@ impl LargeUpload {
     }
 
     /// Ends the upload, and removes its pieces, because no row references them. If they cannot be removed now, the
-    /// sweep removes them later.
+    /// garbage collection removes them later.
     pub fn abandon(self) {
         if self.has_header
             && let Err(error) = self.store.remove_large(self.part, self.id)
@@ -267,11 +267,11 @@ impl Drop for LargeUpload {
 impl WideStore {
     /// Returns true if a part of pieces exists and was not dropped. The caller holds the lock of the writes of pieces.
     pub(super) fn keeps_pieces(&self, part: Part) -> bool {
-        self.state().parts.get(&part.place()).map(|part| part.at) == Some(part.at)
+        self.state().parts.get(&part.key()).map(|part| part.at) == Some(part.at)
             && self.tables().keeps(part.at.table, part.number())
     }
 
-    /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next sweep.
+    /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next garbage collection.
     pub(super) fn remove_large(&self, part: Part, id: u64) -> Result<()> {
         let _writes = self.large.writes.lock();
         let backend = self.log.backend();

@@ -327,14 +327,14 @@ fn values_in_pieces_are_in_the_archive_with_their_rows() {
             assert!(newest.is_some_and(|newest| newest.value == *value), "{column:?}");
         }
         assert!(matches!(lab.archive(number), MoveEnd::Moved(_)));
-        let sweep = || {
+        let collect_garbage = || {
             store
-                .sweep_large(&lab.database.threads, TABLE, None)
+                .gc_large_values(&lab.database.threads, TABLE, None)
                 .expect("a step")
         };
-        let swept = sweep();
+        let collected = collect_garbage();
         assert_eq!(
-            (swept.values, swept.removed),
+            (collected.values, collected.removed),
             (0, 40),
             "no row references pieces any more"
         );

@@ -1,6 +1,6 @@
 //! Tests of large values: uploads, reads, removal and the offline check.
 //!
-//! Random uploads, stops, overwrites, flushes, restarts and sweeps are compared with a naive model on every backend.
+//! Random uploads, stops, overwrites, flushes, restarts and garbage collections are compared with a naive model on every backend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -145,11 +145,11 @@ impl Database {
         }
     }
 
-    /// Sweeps the whole table. Returns the number of kept values and the number of removed values.
-    fn sweep(&self) -> (u64, u64) {
+    /// Collects the garbage of the whole table. Returns the number of kept values and the number of removed values.
+    fn collect_garbage(&self) -> (u64, u64) {
         let (mut kept, mut removed, mut from) = (0, 0, None);
         loop {
-            let step = self.store.sweep_large(&self.threads, TABLE, from);
+            let step = self.store.gc_large_values(&self.threads, TABLE, from);
             let step = step.expect("a step");
             kept += step.values;
             removed += step.removed;
@@ -204,7 +204,7 @@ enum Step {
     DeleteAll,
     Flush,
     Restart,
-    Sweep,
+    CollectGarbage,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -223,7 +223,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::DeleteAll),
         2 => Just(Step::Flush),
         1 => Just(Step::Restart),
-        3 => Just(Step::Sweep),
+        3 => Just(Step::CollectGarbage),
     ];
     proptest::collection::vec(step, 1..25)
 }
@@ -236,7 +236,7 @@ fn random_uploads_are_whole_or_absent_and_leave_nothing() {
             .run(&steps(), |steps| {
                 let mut database = open(open_backend(), 1);
                 database.delete_rows(KeyRange::ALL);
-                database.sweep();
+                database.collect_garbage();
                 let mut model: BTreeMap<String, (u64, usize)> = BTreeMap::new();
                 for step in steps {
                     match step {
@@ -306,8 +306,8 @@ fn random_uploads_are_whole_or_absent_and_leave_nothing() {
                             database.close();
                             database = open(open_backend(), 1);
                         }
-                        Step::Sweep => {
-                            let (kept, _) = database.sweep();
+                        Step::CollectGarbage => {
+                            let (kept, _) = database.collect_garbage();
                             prop_assert_eq!(kept, model.len() as u64);
                             let pieces = |(_, size): &(u64, usize)| 1 + size.div_ceil(PIECE_BYTES);
                             prop_assert_eq!(
@@ -344,21 +344,25 @@ fn a_value_stays_while_it_is_read_or_an_older_version_names_it() {
     let value = database.named_value(&key).expect("a large value");
     database.upload(&key, &second);
     assert_eq!(
-        database.sweep(),
+        database.collect_garbage(),
         (2, 0),
         "the older version names the first value"
     );
     let reader = database.store.read_large(TABLE, key.as_bytes(), value);
     let reader = reader.expect("it is read").expect("its pieces exist");
     database.upload(&key, &third);
-    assert_eq!(database.sweep(), (2, 0), "the first value is being read");
+    assert_eq!(
+        database.collect_garbage(),
+        (2, 0),
+        "the first value is being read"
+    );
     assert_eq!(
         reader.at(PIECE_BYTES as u64).expect("a piece"),
         first[PIECE_BYTES..]
     );
     assert_eq!(reader.at(value.bytes).expect("the end"), b""[..]);
     drop(reader);
-    assert_eq!(database.sweep(), (2, 1));
+    assert_eq!(database.collect_garbage(), (2, 1));
     let again = database.store.read_large(TABLE, key.as_bytes(), value);
     assert!(again.expect("it is read").is_none(), "the pieces were removed");
     assert_eq!(database.read_large(&key), Some(third));
@@ -372,14 +376,14 @@ fn an_upload_in_progress_or_of_unknown_outcome_is_not_removed() {
     let mut upload = database.begin(&key, LargeKind::Text);
     upload.write(&vec![b'x'; 100_000]).expect("it is written");
     let value = upload.finish().expect("it is complete");
-    assert_eq!(database.sweep(), (0, 0));
+    assert_eq!(database.collect_garbage(), (0, 0));
     upload.hold();
-    assert_eq!(database.sweep(), (0, 0));
+    assert_eq!(database.collect_garbage(), (0, 0));
     assert_eq!(database.write_large(&key, value), RowOutcome::Written(None));
     assert_eq!(database.read_large(&key).map(|text| text.len()), Some(100_000));
     database.close();
     let database = open(Arc::new(MemoryBackend::open(&disk)), 1);
-    assert_eq!(database.sweep(), (1, 0));
+    assert_eq!(database.collect_garbage(), (1, 0));
 }
 
 #[test]
@@ -450,7 +454,7 @@ fn dropped_parts_take_their_values_along() {
         parts.filter(|part| part.table == PIECES).count()
     };
     let backend = Arc::clone(database.threads.log().backend());
-    assert_eq!((parts(&*backend), database.sweep()), (3, (3, 0)));
+    assert_eq!((parts(&*backend), database.collect_garbage()), (3, (3, 0)));
     let mut open = database
         .store
         .begin_large(TABLE, &key_of(20_000), &named("v"), LargeKind::Binary)
@@ -464,7 +468,7 @@ fn dropped_parts_take_their_values_along() {
     });
     let refused = open.finish();
     assert!(matches!(refused, Err(WideError::LargeGone(TABLE))), "{refused:?}");
-    assert_eq!(database.sweep(), (2, 0));
+    assert_eq!(database.collect_garbage(), (2, 0));
     database.flush();
     assert_eq!(parts(&*backend), 2, "the part of the dropped day is freed");
     let refused = database
@@ -554,7 +558,7 @@ fn conditions_and_images_of_writes_have_the_contents_of_cut_values() {
         assert_eq!(is_met, required == &first);
         assert_eq!(newest(row.as_ref()), of(&first));
     }
-    assert_eq!(database.sweep(), (1, 0));
+    assert_eq!(database.collect_garbage(), (1, 0));
     assert_eq!(database.whole(&key), of(&first));
 }
 
@@ -610,5 +614,5 @@ fn concurrent_values_are_whole() {
         let whole = database.whole(&encoded(&format!("{thread}-{number}")));
         assert!(whole == Some(CellValue::Binary(value_of(thread, number).into())));
     }
-    assert_eq!(database.sweep(), (96, 0));
+    assert_eq!(database.collect_garbage(), (96, 0));
 }

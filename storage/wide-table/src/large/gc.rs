@@ -1,6 +1,6 @@
-//! Removal of the large values that no row references: overwritten, deleted, expired and abandoned values.
+//! Garbage collection of large values that no row references: overwritten, deleted, expired and abandoned values.
 //!
-//! The sweep reads the headers of a table. It removes a value if all of these checks succeed, in this order:
+//! The collection reads the headers of a table. It removes a value if all of these checks succeed, in this order:
 //!
 //! 1. The value is not being uploaded.
 //! 2. No version of any column of its row references it, whether the row has expired or not.
@@ -32,16 +32,16 @@ const SMALL_PIECES: u32 = 16;
 /// Maximum number of small values that are removed in one write, which must have room for their pieces and headers.
 const BATCH_VALUES: usize = WRITE_ROWS_MAX / (SMALL_PIECES as usize + 1);
 
-/// Position of a sweep: the part, and the id of the value at which the next step begins.
+/// Position of a garbage collection: the part, and the id of the value at which the next step begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SweepPosition {
+pub struct GcPosition {
     part: i32,
     id: u64,
 }
 
-/// Result of one step of a sweep.
+/// Result of one step of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SweepStep {
+pub struct GcStep {
     /// Number of checked values that rows reference.
     pub values: u64,
     /// Bytes of these values.
@@ -51,7 +51,7 @@ pub struct SweepStep {
     /// Bytes of headers and rows that were read.
     pub bytes_read: u64,
     /// Position of the next step; `None` at the end.
-    pub next: Option<SweepPosition>,
+    pub next: Option<GcPosition>,
 }
 
 impl WideStore {
@@ -67,15 +67,15 @@ impl WideStore {
     /// # Errors
     ///
     /// [`WideError::NoTable`] if the table does not exist, and the errors of the log and the backend.
-    pub fn sweep_large(
+    pub fn gc_large_values(
         self: &Arc<Self>,
         threads: &LogThreads,
         table: TableId,
-        from: Option<SweepPosition>,
-    ) -> Result<SweepStep> {
+        from: Option<GcPosition>,
+    ) -> Result<GcStep> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let rules = self.rules(table)?;
-        let mut step = SweepStep::default();
+        let mut step = GcStep::default();
         let Some(space) = rules.large_values else {
             return Ok(step);
         };
@@ -95,11 +95,11 @@ impl WideStore {
         self.log.check_lease()?;
         let page = backend.scan(partition(part.at), &range, Direction::Ascending, STEP)?;
         step.next = match page.next.and(page.rows.last()) {
-            Some(last) => Some(SweepPosition {
+            Some(last) => Some(GcPosition {
                 part: part.number(),
                 id: id_of(&last.key).map_err(damaged)?.saturating_add(1),
             }),
-            None => parts.next().map(|part| SweepPosition {
+            None => parts.next().map(|part| GcPosition {
                 part: part.number(),
                 id: 0,
             }),
