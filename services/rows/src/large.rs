@@ -31,7 +31,7 @@ const SPACE_CHECK_BYTES: u64 = 16 << 20;
 
 /// Row and column of a value.
 #[derive(Debug)]
-pub struct ValuePlace {
+pub struct ValueCell {
     /// Stored key of the row.
     pub key: Bytes,
     /// Length of the prefix of the key that names its partition.
@@ -43,7 +43,7 @@ pub struct ValuePlace {
     name: String,
 }
 
-impl ValuePlace {
+impl ValueCell {
     /// Resolves a row, by its key, and a column.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ pub struct PutSettings {
     pub condition: Option<ValueCondition>,
     /// Durability of the acknowledgement; `None` = the setting of the table.
     pub durability: Option<Durability>,
-    /// Size that the sender has announced, in bytes. A stream of another size is refused.
-    pub announced: Option<u64>,
+    /// Size that the sender has declared, in bytes. A stream of another size is refused.
+    pub declared_bytes: Option<u64>,
 }
 
 /// Description of a written value.
@@ -140,40 +140,40 @@ pub enum PutOutcome {
 /// # Errors
 ///
 /// [`RowsError::Invalid`] if the column cannot hold text or bytes, if a text is not UTF-8, if the stream has another
-/// size than announced, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Input`] if
+/// size than declared, or if the row cannot be written; [`RowsError::OverLimit`] beyond 1 GiB; [`RowsError::Input`] if
 /// the stream cannot be read; [`RowsError::Cancelled`] if `is_stopped` returns true; and the errors of the engine.
 /// After an error of kind `Unavailable`, the value may have been written; after any other error, nothing was written.
 pub fn put(
     engine: &Engine,
     table: &Arc<WideTable>,
-    place: &ValuePlace,
+    cell: &ValueCell,
     settings: &PutSettings,
     input: &mut dyn Read,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<PutOutcome> {
-    let kind = match (place.declared, settings.is_text) {
+    let kind = match (cell.declared, settings.is_text) {
         (Some(ColumnType::String), _) | (None, true) => LargeKind::Text,
         (Some(ColumnType::Binary), _) | (None, false) => LargeKind::Binary,
         (Some(other), _) => {
             return Err(RowsError::Invalid(format!(
                 "column {:?} has the type {other}; values are streamed to columns of the types string and binary",
-                place.name
+                cell.name
             )));
         }
     };
-    if let Some(announced) = settings.announced
-        && announced > LARGE_BYTES_MAX
+    if let Some(declared_bytes) = settings.declared_bytes
+        && declared_bytes > LARGE_BYTES_MAX
     {
         return Err(RowsError::over(
             "size of a value in bytes",
             LARGE_BYTES_MAX,
-            announced,
+            declared_bytes,
         ));
     }
     let mut stream = Stream {
         input,
         bytes: 0,
-        announced: settings.announced,
+        declared_bytes: settings.declared_bytes,
         is_stopped,
     };
     let mut first = vec![0; LARGE_BYTES_MIN + 1];
@@ -188,9 +188,9 @@ pub fn put(
                 CellValue::String(text.into())
             }
         };
-        return write_value(engine, table, place, settings, &value);
+        return write_value(engine, table, cell, settings, &value);
     }
-    let mut upload = engine.begin_large(table, &place.key, &place.column, kind)?;
+    let mut upload = engine.begin_large(table, &cell.key, &cell.column, kind)?;
     let value = match fill(engine, &mut upload, &first, &mut stream) {
         Ok(value) => CellValue::Large(value),
         Err(error) => {
@@ -198,7 +198,7 @@ pub fn put(
             return Err(error);
         }
     };
-    let written = write_value(engine, table, place, settings, &value);
+    let written = write_value(engine, table, cell, settings, &value);
     match &written {
         Ok(PutOutcome::Written(_)) => upload.kept(),
         Ok(PutOutcome::ConditionFailed) => upload.abandon(),
@@ -244,11 +244,11 @@ fn fill(
     }
 }
 
-/// Stream of a value. Its size is compared with the announced size.
+/// Stream of a value. Its size is compared with the declared size.
 struct Stream<'s> {
     input: &'s mut dyn Read,
     bytes: u64,
-    announced: Option<u64>,
+    declared_bytes: Option<u64>,
     is_stopped: &'s dyn Fn() -> bool,
 }
 
@@ -268,10 +268,10 @@ impl Stream<'_> {
             }
         }
         self.bytes += length as u64;
-        match self.announced {
-            Some(announced) if length < buffer.len() && self.bytes != announced => {
+        match self.declared_bytes {
+            Some(declared_bytes) if length < buffer.len() && self.bytes != declared_bytes => {
                 Err(RowsError::Invalid(format!(
-                    "the value ended after {} bytes, and {announced} were announced; nothing was written",
+                    "the value ended after {} bytes, and {declared_bytes} were declared; nothing was written",
                     self.bytes
                 )))
             }
@@ -284,24 +284,24 @@ impl Stream<'_> {
 fn write_value(
     engine: &Engine,
     table: &Arc<WideTable>,
-    place: &ValuePlace,
+    cell: &ValueCell,
     settings: &PutSettings,
     value: &CellValue<'static>,
 ) -> Result<PutOutcome> {
     engine.wait_for_searches(table);
     let make = |_: &mut dyn FnMut() -> i64| {
         let time = engine.next_version();
-        let column = Column::with(place.column.clone(), time, value.clone());
+        let column = Column::with(cell.column.clone(), time, value.clone());
         let condition = settings.condition.as_ref().map(|condition| {
             let is_met = move |row: Option<&Mutation<'_>>| {
-                let current = row.and_then(|row| row.column(&place.column)?.newest());
+                let current = row.and_then(|row| row.column(&cell.column)?.newest());
                 condition.is_met(current.map(|version| &version.value))
             };
             Box::new(is_met) as RowCondition<'_>
         });
         Ok(vec![RowWrite {
-            key: place.key.clone(),
-            partition: place.partition,
+            key: cell.key.clone(),
+            partition: cell.partition,
             time,
             action: Action::Update(Update {
                 columns: vec![column],

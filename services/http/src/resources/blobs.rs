@@ -20,7 +20,7 @@ use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_query::Cancel;
 use tideline_rows::large::{
-    PutOutcome, PutSettings, ValueCondition, ValuePlace, checksum_text, put as put_value,
+    PutOutcome, PutSettings, ValueCell, ValueCondition, checksum_text, put as put_value,
 };
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -141,12 +141,12 @@ async fn write(
     let written = blocking(move || {
         let _held = (permit, memory);
         let table = engine.wide_table(&table)?;
-        let place = ValuePlace::new(&table, &key, &column)?;
+        let cell = ValueCell::new(&table, &key, &column)?;
         let is_stopped = || cancel.is_cancelled();
         Ok(put_value(
             &engine,
             &table,
-            &place,
+            &cell,
             &settings,
             &mut *body,
             &is_stopped,
@@ -199,7 +199,7 @@ fn settings(request: &Request, query: &BlobWriteQuery) -> Result<(Members, PutSe
         is_text: content_type(headers).starts_with("text/"),
         condition,
         durability: query.durability.map(Into::into),
-        announced: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+        declared_bytes: length.and_then(|length| length.to_str().ok()?.parse().ok()),
     };
     Ok((key_of(&query.key)?, settings, unmet))
 }
@@ -317,8 +317,8 @@ async fn read(
     let engine = Arc::clone(&app.engine);
     let opened = blocking(move || {
         let table = engine.table_of_rows(&table)?;
-        let place = ValuePlace::new(&table, &key, &column)?;
-        let value = engine.open_value(&table, &place.key, &place.column, version)?;
+        let cell = ValueCell::new(&table, &key, &column)?;
+        let value = engine.open_value(&table, &cell.key, &cell.column, version)?;
         value.ok_or_else(|| {
             Failure::new(
                 ErrorCode::NotFound,
