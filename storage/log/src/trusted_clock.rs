@@ -207,7 +207,7 @@ impl TrustedClock {
             let step = distance.clamp(-passed / 2, passed / SLEW_PARTS);
             self.now = self.now.saturating_add(step);
         } else {
-            self.question(distance, wall);
+            self.consider(distance, wall);
         }
         self.shown(wall)
     }
@@ -240,7 +240,7 @@ impl TrustedClock {
     }
 
     /// Handles a wall clock that is too far away: begins or continues doubt, or settles.
-    fn question(&mut self, distance: i64, wall: Timestamp) {
+    fn consider(&mut self, distance: i64, wall: Timestamp) {
         let fresh = Doubt {
             since: self.monotonic,
             distance,
