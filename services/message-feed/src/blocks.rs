@@ -1,8 +1,8 @@
-//! Blocked senders. The inbox of a user shows no message of a sender that the user has blocked, also none that was sent
-//! before, and unread counts leave them out. Without the block, they are shown again.
+//! Blocked senders. The inbox and the unread counts of a user omit all messages of blocked senders, including messages that
+//! were sent before the block. They appear again when the block ends.
 //!
-//! A blocked sender is a row of the table of users under (user, "", sender), without columns. Inboxes are filtered when they
-//! are read, so a block costs senders nothing.
+//! A blocked sender is a row without columns in the table of users, under (user, "", sender). Inboxes are filtered when they
+//! are read, so blocks do not slow down senders.
 
 use std::collections::BTreeSet;
 

@@ -27,9 +27,9 @@ use crate::send::{
     WriteTerms, check_sequence, check_written, inbox_entry, new_row, push_entries, readers, stored_key,
 };
 
-/// Number of attempts of a change of a message that other requests change at the same time.
+/// Maximum number of attempts to change a message while other requests change it too.
 const ATTEMPTS_MAX: usize = 100;
-/// Maximum number of counters of a message, and of a request.
+/// Maximum number of counters of a message, and of counters that a request changes.
 pub const COUNTERS_MAX: usize = 100;
 /// Maximum length of the name of a counter, in bytes.
 pub const COUNTER_BYTES_MAX: usize = 64;
@@ -188,9 +188,9 @@ pub fn delete(
     deleted.ok_or_else(|| missing(table, target.sequence))
 }
 
-/// Reads a message, and writes its change and its event if the message is unchanged then; otherwise begins again. `decide`
-/// returns the change for a time and the row of the message; `None` if there is nothing to write. Returns the sequence
-/// number of the event.
+/// Reads a message, then writes its change and the event of the change. If another request has changed the message in
+/// between, reads it again. `decide` receives a time and the row of the message, and returns the change; `None` if nothing
+/// has to be written. Returns the sequence number of the event.
 fn change(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -272,7 +272,7 @@ fn change(
                 key: key.to_vec(),
                 digest: Some(stored.digest()),
             }],
-            // The change, its event, and the inbox entries of the event.
+            // The change, its event and the inbox entries of the event are written together or not at all.
             is_whole: true,
             ..RowWriteOptions::default()
         };

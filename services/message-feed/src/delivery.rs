@@ -4,11 +4,12 @@
 //! members are *pushed*: one journal entry holds a message and the entries of all inboxes. Those of a feed with more
 //! members are *pulled*: a member reads them from the feed.
 //!
-//! The state of a feed records the ranges of sequence numbers that are pulled. Both changes of the delivery leave no gap,
-//! because each first begins the new delivery, waits for the writes that may not use it, and then ends the old one.
-//! Messages between are delivered twice, and a reader returns them once.
+//! The state of a feed records the ranges of sequence numbers that are pulled. A switch leaves no gap in either direction:
+//! it starts the new kind of delivery, waits for the writes that began before, and then ends the old kind. Messages that
+//! are written in between are delivered both ways, and a reader returns them once.
 //!
-//! A switch back to pushed messages happens at half of the members, so that a few changes do not switch again and again.
+//! A pulled feed is pushed again when half of the permitted members are left. A feed whose number of members is close to
+//! the threshold therefore does not switch with every member who joins or leaves.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,14 +33,14 @@ use crate::message::{damaged, key_of, newest, reserved};
 use crate::read::begin_scan;
 use crate::send::{partition_of, stored_key};
 
-/// Number of attempts of a change of the state of a feed that other requests change at the same time.
+/// Maximum number of attempts to change the state of a feed while other requests change it too.
 const ATTEMPTS_MAX: usize = 100;
 
 /// Range of sequence numbers that members read from the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Pulled {
     from: i64,
-    /// End; `None` while it goes on.
+    /// Exclusive end; `None` while messages are still pulled.
     to: Option<i64>,
     /// True while messages are also pushed, because the range is about to end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,7 +74,7 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
         };
         if is_pushed {
             for member in members(engine, table, feed, None, usize::MAX - 1)?.members {
-                // The inbox can have been deleted as a feed.
+                // Creates the inbox again if a request has deleted it.
                 let inbox = engine.feed_or_new(table, &inbox_of(&member.user)?)?;
                 audience.members.push((member.user.into(), inbox));
             }

@@ -152,7 +152,8 @@ fn sources<'e, 'u>(
         scan: begin_scan(engine, table, ranges, direction, wanted),
         next: None,
     };
-    // Feeds can begin to be pulled while this reads. Their messages are above this version.
+    // A feed that switches to pulled messages during this read has a pulled range above this version. The read ends at
+    // the version, so it does not need that range.
     let version = engine.next_version();
     let terms = &terms.until(version);
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
@@ -162,8 +163,9 @@ fn sources<'e, 'u>(
             pulled.push((member.feed, (*from).max(member.visible_from), *to));
         }
     }
-    // The sources are read one after the other. A message must not appear in the first one after that was read, below the
-    // sequence number of one that the second one already has.
+    // The sources are read one after the other. Without this wait, a message could be written to the first source after
+    // that source was read, below the sequence number of a message that is then read from the second source. The next page
+    // would skip it.
     if !pulled.is_empty() && !engine.wait_for_messages(version, is_stopped) {
         return Err(RowsError::Cancelled);
     }

@@ -110,7 +110,7 @@ fn membership(users: &WideTable, row: &StoredRow) -> Result<Option<Membership>> 
     }))
 }
 
-/// Returns the membership of a user in a feed; `None` if the user is no member.
+/// Returns the membership of a user in a feed; `None` if the user is not a member.
 ///
 /// # Errors
 ///
@@ -174,8 +174,8 @@ pub fn members(
         let Some(member) = membership(&users, &found.row)? else {
             continue;
         };
-        let place = (member.joined, member.user.as_str());
-        if after.is_some_and(|(joined, user)| place <= (*joined, user.as_str())) {
+        let position = (member.joined, member.user.as_str());
+        if after.is_some_and(|(joined, user)| position <= (*joined, user.as_str())) {
             continue;
         }
         if page.members.len() == limit {
@@ -281,8 +281,8 @@ pub fn join(
     Ok(joined)
 }
 
-/// Removes a user from the members of a feed, and the entries of the feed from the inbox. Returns false if the user is no
-/// member. Repeating the request is safe.
+/// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns false
+/// if the user was not a member. Repeating the request is safe.
 ///
 /// # Errors
 ///
@@ -308,8 +308,8 @@ pub fn leave(
     Ok(was_member)
 }
 
-/// Deletes the membership of a user in a feed, and the cursors of devices, one by one: a reader of the inbox learns from the
-/// keys in the journal whose memberships have changed.
+/// Deletes the membership of a user in a feed, and the cursors of the devices. Deletes single rows and not a range, because
+/// readers of the inbox watch the journal for the keys of changed memberships.
 fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, user: &str) -> Result<()> {
     loop {
         let mut scan = begin_scan(
@@ -423,7 +423,7 @@ pub enum MemberChange<'a> {
 ///
 /// # Errors
 ///
-/// [`EngineError::NoSuchMember`] if the user is no member of the feed, [`RowsError::Invalid`] for an invalid name, and the
+/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name, and the
 /// errors of [`Engine::write_rows`].
 pub fn change_member(
     engine: &Engine,

@@ -35,7 +35,7 @@ pub(crate) fn reserved(
     (table.column(name).0, value)
 }
 
-/// Parses the columns of a message. `place` names the message in errors.
+/// Parses the columns of a message. `path` names the message in errors.
 ///
 /// # Errors
 ///
@@ -44,16 +44,16 @@ pub(crate) fn columns_of(
     engine: &Engine,
     table: &WideTable,
     members: &Members,
-    place: impl Display + Copy,
+    path: impl Display + Copy,
 ) -> Result<Values> {
     let now = engine.now();
     let mut columns = Vec::with_capacity(members.0.len() + 3);
     for (name, json) in &members.0 {
-        check_name(name, place)?;
+        check_name(name, path)?;
         let (column, declared) = table.column(name);
         let invalid = |found: String| {
             let expected = declared.map_or_else(String::new, |declared| format!(" has the type {declared};"));
-            RowsError::Invalid(format!("{place}: column {name:?}{expected} {found}"))
+            RowsError::Invalid(format!("{path}: column {name:?}{expected} {found}"))
         };
         let mut values = parse_column(json.get(), declared, now).map_err(invalid)?;
         match (values.pop(), values.is_empty()) {
@@ -65,27 +65,27 @@ pub(crate) fn columns_of(
 }
 
 /// Refuses the name of a column that users cannot write.
-pub(crate) fn check_name(name: &str, place: impl Display) -> Result<()> {
+pub(crate) fn check_name(name: &str, path: impl Display) -> Result<()> {
     if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
         return Err(RowsError::Invalid(format!(
-            "{place}: a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
+            "{path}: a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
             name.len()
         )));
     }
     match RESERVED.contains(&name) || name.starts_with(COUNTER_PREFIX) {
         false => Ok(()),
         true => Err(RowsError::Invalid(format!(
-            "{place}: column {name:?} is set by the server; use another name"
+            "{path}: column {name:?} is set by the server; use another name"
         ))),
     }
 }
 
 /// Refuses an empty or long name.
-pub(crate) fn check_length(what: &str, name: &str, place: impl Display) -> Result<()> {
+pub(crate) fn check_length(what: &str, name: &str, path: impl Display) -> Result<()> {
     match (1..=NAME_BYTES_MAX).contains(&name.len()) {
         true => Ok(()),
         false => Err(RowsError::Invalid(format!(
-            "{place}: {what} has {} bytes; 1 to {NAME_BYTES_MAX} are allowed",
+            "{path}: {what} has {} bytes; 1 to {NAME_BYTES_MAX} are allowed",
             name.len()
         ))),
     }

@@ -64,8 +64,8 @@ impl ReadTerms {
             SequenceSource::Generated => (self.from.map(Timestamp::nanos), self.to.map(Timestamp::nanos)),
             SequenceSource::Manual => (None, None),
         };
-        // The narrower of two bounds applies. Of equal ones, that is the exclusive one for the start, and the range of
-        // times is exclusive at its end too.
+        // The narrower of two bounds applies. If both starts are equal, the exclusive one is narrower. Both ends are
+        // exclusive.
         let low = match (self.after, from) {
             (Some(after), from) if from.is_none_or(|from| from <= after) => Bound::Excluded(after),
             (_, Some(from)) => Bound::Included(from),
@@ -75,7 +75,7 @@ impl ReadTerms {
         (low, high.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
-    /// Returns the terms with only the messages before a sequence number.
+    /// Returns these terms, limited to the messages before a sequence number.
     pub(crate) fn until(self, sequence: i64) -> Self {
         Self {
             before: Some(self.before.map_or(sequence, |before| before.min(sequence))),
@@ -128,7 +128,8 @@ impl ReadTerms {
         }
     }
 
-    /// Returns true if a row is wanted: by its kind, and by its time if the range of keys does not bound it.
+    /// Returns true if the terms include a row. Checks whether the row is an event, and its time if the range of keys does
+    /// not bound the time.
     fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let needs_time =
             table.feed().sequence == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
@@ -259,8 +260,8 @@ pub fn newest_sequence(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId
         .transpose()
 }
 
-/// Returns a cursor after all messages that were sent before: every later message has a higher sequence number. In a table
-/// with manual sequence numbers, this is the newest one of the feed; `feed` is `None` for an inbox.
+/// Returns a cursor after all messages that were sent before this call. Every later message has a higher sequence number.
+/// In a table with manual sequence numbers, the cursor is the newest message of the feed. `feed` is `None` for an inbox.
 ///
 /// # Errors
 ///
@@ -323,7 +324,7 @@ pub fn count(
 
 /// Position in the order of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct MergePosition {
     time: i64,
     feed: [u8; 16],
     sequence: i64,
@@ -333,7 +334,7 @@ struct Place {
 struct Source<'e> {
     feed: TimelineId,
     scan: RowScan<'e>,
-    next: Option<(Place, StoredRow)>,
+    next: Option<(MergePosition, StoredRow)>,
 }
 
 /// Messages of several feeds in one order.
@@ -362,10 +363,10 @@ pub fn merge(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Merged> {
     let merge_terms = merge_terms(table, feeds, terms.order);
-    let last = page.map(|token| place_of(&merge_terms, token)).transpose()?;
+    let last = page.map(|token| position_of(&merge_terms, token)).transpose()?;
     let is_generated = table.feed().sequence == SequenceSource::Generated;
-    // The feeds are read one after the other. A message must not appear in the first one after that was read, before one
-    // that the second one already has.
+    // The feeds are read one after the other. Without this wait, a message could be written to the first feed after that
+    // feed was read, with a lower position than a message that is then read from the second feed. A page would skip it.
     let version = engine.next_version();
     if !engine.wait_for_messages(version, is_stopped) {
         return Err(RowsError::Cancelled);
@@ -374,7 +375,7 @@ pub fn merge(
         true => terms.until(version),
         false => *terms,
     };
-    // With generated numbers, the last place bounds the sequence numbers of every feed.
+    // With generated numbers, the last position bounds the sequence numbers of every feed.
     let bounded = match (last.filter(|_| is_generated), terms.order) {
         (None, _) => *terms,
         (Some(last), MessageOrder::Ascending) => ReadTerms {
@@ -397,37 +398,37 @@ pub fn merge(
         });
     }
     let is_descending = terms.order == MessageOrder::Descending;
-    let is_after = |place: &Place| match (last, is_descending) {
+    let is_after = |position: &MergePosition| match (last, is_descending) {
         (None, _) => true,
-        (Some(last), false) => *place > last,
-        (Some(last), true) => *place < last,
+        (Some(last), false) => *position > last,
+        (Some(last), true) => *position < last,
     };
-    let fill = |source: &mut Source<'_>| -> Result<Option<Place>> {
+    let fill = |source: &mut Source<'_>| -> Result<Option<MergePosition>> {
         while source.next.is_none() {
             let Some(row) = next(&mut source.scan, is_stopped)? else {
                 return Ok(None);
             };
             let columns = row.columns().map_err(|reason| damaged(table, reason))?;
             let (_, sequence) = key_of(table, &row.key)?;
-            let place = Place {
+            let position = MergePosition {
                 time: time_of(table, sequence, &columns).nanos(),
                 feed: source.feed.0,
                 sequence,
             };
             drop(columns);
-            if is_after(&place) && terms.has(table, &row)? {
-                source.next = Some((place, row));
+            if is_after(&position) && terms.has(table, &row)? {
+                source.next = Some((position, row));
             }
         }
-        Ok(source.next.as_ref().map(|(place, _)| *place))
+        Ok(source.next.as_ref().map(|(position, _)| *position))
     };
     let mut heads = BTreeSet::new();
     for (number, source) in sources.iter_mut().enumerate() {
-        if let Some(place) = fill(source)? {
-            heads.insert((place, number));
+        if let Some(position) = fill(source)? {
+            heads.insert((position, number));
         }
     }
-    let (mut merged, mut bytes, mut place) = (Merged::default(), 0, last);
+    let (mut merged, mut bytes, mut position) = (Merged::default(), 0, last);
     loop {
         let first = match is_descending {
             false => heads.pop_first(),
@@ -435,7 +436,7 @@ pub fn merge(
         };
         let Some((_, number)) = first else { break };
         if merged.messages.len() >= limit || bytes >= PAGE_BYTES_MAX {
-            merged.next = place.map(|place| token::encode(&merge_terms, &place.to_bytes()));
+            merged.next = position.map(|position| token::encode(&merge_terms, &position.to_bytes()));
             break;
         }
         let source = &mut sources[number];
@@ -443,7 +444,7 @@ pub fn merge(
             let json = encoded(table, encoder, &row)?;
             bytes += json.len();
             merged.messages.push(json);
-            place = Some(at);
+            position = Some(at);
         }
         if let Some(at) = fill(source)? {
             heads.insert((at, number));
@@ -452,7 +453,7 @@ pub fn merge(
     Ok(merged)
 }
 
-impl Place {
+impl MergePosition {
     fn to_bytes(self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.time.to_be_bytes());
@@ -461,7 +462,7 @@ impl Place {
         bytes
     }
 
-    /// Returns the place that bytes hold; `None` for another number of bytes.
+    /// Decodes a position; `None` if the number of bytes is wrong.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (time, rest) = bytes.split_first_chunk()?;
         let (feed, sequence) = rest.split_first_chunk()?;
@@ -473,7 +474,7 @@ impl Place {
     }
 }
 
-/// Returns what identifies a merge to its page tokens: the table, the order and the feeds.
+/// Encodes the table, the order and the feeds of a merge. A page token is valid only for a request with equal ones.
 fn merge_terms(table: &WideTable, feeds: &[TimelineId], order: MessageOrder) -> Vec<u8> {
     let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
     terms.push(u8::from(order == MessageOrder::Descending));
@@ -481,10 +482,10 @@ fn merge_terms(table: &WideTable, feeds: &[TimelineId], order: MessageOrder) -> 
     terms
 }
 
-/// Returns the last place of the page before.
-fn place_of(terms: &[u8], token: &str) -> Result<Place> {
-    let place = token::decode(terms, token);
-    place.and_then(|bytes| Place::from_bytes(&bytes)).ok_or_else(|| {
+/// Decodes the position of the last message of the previous page.
+fn position_of(terms: &[u8], token: &str) -> Result<MergePosition> {
+    let position = token::decode(terms, token);
+    position.and_then(|bytes| MergePosition::from_bytes(&bytes)).ok_or_else(|| {
         RowsError::Invalid(
             "page is damaged or belongs to another request; send the `next` of a response with the same feeds and order"
                 .to_owned(),

@@ -238,15 +238,15 @@ fn draft<'m>(
     number: usize,
     terms: &WriteTerms<'_>,
 ) -> Result<Draft<'m>> {
-    let place = format_args!("messages/{number}");
-    let mut values = columns_of(engine, table, &message.columns, place)?;
+    let path = format_args!("messages/{number}");
+    let mut values = columns_of(engine, table, &message.columns, path)?;
     let sender = message.sender.as_deref().or(terms.principal);
     for (what, column, text) in [
         ("the sender", SENDER, sender),
         ("the id", MESSAGE_ID, message.id.as_deref()),
     ] {
         if let Some(text) = text {
-            check_length(what, text, place)?;
+            check_length(what, text, path)?;
             values.push(reserved(table, column, CellValue::String(text.to_owned().into())));
         }
     }
@@ -267,19 +267,17 @@ fn draft<'m>(
         let Some(names) = names else { continue };
         if names.len() > NAMES_MAX {
             return Err(RowsError::over(
-                &format!("{place}: number of names in {what}"),
+                &format!("{path}: number of names in {what}"),
                 NAMES_MAX as u64,
                 names.len() as u64,
             ));
         }
-        names
-            .iter()
-            .try_for_each(|name| check_length(what, name, place))?;
+        names.iter().try_for_each(|name| check_length(what, name, path))?;
         let json = serde_json::to_string(names).unwrap_or_default();
         values.push(reserved(table, column, CellValue::Json(json.into())));
     }
     let sequence = message.sequence.map(|sequence| sequence.0);
-    check_sequence(table, sequence, place)?;
+    check_sequence(table, sequence, path)?;
     let given = sequence.map(|sequence| {
         let time = Timestamp::from_nanos_clamped(engine.next_version());
         values.push(reserved(table, TIME, CellValue::Timestamp(time)));
@@ -294,15 +292,15 @@ fn draft<'m>(
     })
 }
 
-/// Checks that a sequence number is given if, and only if, the table requires it.
-pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, place: impl Display) -> Result<()> {
+/// Checks that a sequence number is given if the table has manual sequence numbers, and not given otherwise.
+pub(crate) fn check_sequence(table: &WideTable, sequence: Option<i64>, path: impl Display) -> Result<()> {
     let name = table.table().name();
     match (table.feed().sequence, sequence) {
         (SequenceSource::Generated, Some(_)) => Err(RowsError::Invalid(format!(
-            "{place}: sequence is given, and the server assigns the sequence numbers of table {name}; omit it"
+            "{path}: sequence is given, and the server assigns the sequence numbers of table {name}; omit it"
         ))),
         (SequenceSource::Manual, None) => Err(RowsError::Invalid(format!(
-            "{place}: table {name} has manual sequence numbers; give a sequence"
+            "{path}: table {name} has manual sequence numbers; give a sequence"
         ))),
         _ => Ok(()),
     }
@@ -472,11 +470,11 @@ pub(crate) fn push_entries<'v>(
     Ok(())
 }
 
-/// Returns an error if a row of an atomic write was not written. `place` names a row, by its number.
+/// Returns an error if a row of an atomic write was not written. `path` names a row, by its number.
 pub(crate) fn check_written(
     table: &WideTable,
     outcomes: &[RowOutcome],
-    place: impl Fn(usize) -> String,
+    path: impl Fn(usize) -> String,
 ) -> Result<()> {
     for (number, outcome) in outcomes.iter().enumerate() {
         match outcome {
@@ -484,12 +482,12 @@ pub(crate) fn check_written(
             RowOutcome::ConditionFailed(_) => {
                 return Err(RowsError::ConditionFailed(format!(
                     "{}: the feed has a message with this sequence number; nothing was written",
-                    place(number)
+                    path(number)
                 )));
             }
             RowOutcome::Refused(refused) => {
                 let reason = refused_text(table, refused);
-                return Err(RowsError::Invalid(format!("{}: {reason}", place(number))));
+                return Err(RowsError::Invalid(format!("{}: {reason}", path(number))));
             }
         }
     }

@@ -231,8 +231,8 @@ async fn read(
 
 /// Read messages of several feeds in one order
 ///
-/// Merges the messages of the feeds by time, feed and sequence number, for example those of all authors that a user
-/// follows. Equal times and numbers of different feeds lose no message.
+/// Returns the messages of the feeds, for example of all authors whom a user follows, in the order of time, feed and
+/// sequence number. Messages of different feeds with equal times and sequence numbers are all returned.
 #[utoipa::path(
     post, path = "/v1/tables/{table}/feeds/merge", tag = "feeds", operation_id = "merge_feeds",
     params(FeedTablePath),
@@ -344,7 +344,7 @@ fn detail_of(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId, id: Requ
     })
 }
 
-/// Returns the range of a feed of a read of several feeds.
+/// Returns the read terms of one feed of the request.
 fn terms_of(request: &ReadFeeds, cursor: &tideline_openapi::feed::FeedCursor) -> ReadTerms {
     ReadTerms {
         after: cursor.after.map(|Sequence(after)| after),
@@ -376,7 +376,7 @@ fn check_feeds(count: usize) -> Result<()> {
     }
 }
 
-/// Refuses a table of another model. A read of rows would accept a wide table.
+/// Returns an error if the table is not a table of feeds. The functions that read messages accept every wide table.
 fn check_model(app: &App, table: &str) -> Result<()> {
     app.engine.feed_table(table)?;
     Ok(())

@@ -143,7 +143,7 @@ async fn join(
 #[utoipa::path(
     delete, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "leave_feed",
     params(MemberPath),
-    responses((status = 204, description = "The user is no member"), Failures)
+    responses((status = 204, description = "The user is not a member"), Failures)
 )]
 async fn leave(
     State(app): State<App>,
@@ -161,7 +161,7 @@ async fn leave(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Mute a conversation, or end that
+/// Mute or unmute a conversation
 #[utoipa::path(
     patch, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "change_member",
     params(MemberPath),

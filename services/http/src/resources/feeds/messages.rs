@@ -1,8 +1,8 @@
 //! `/v1/tables/{table}/feeds/{feed}/messages`: sends, reads, counts, edits, recalls and deletes the messages of a feed.
 //!
-//! Writes take a permit for writes. A small request with new messages runs on the thread that has read it, and waits for its
-//! commit without the permit; other writes run on blocking threads. Reads of old parts take turns with queries of cold
-//! points.
+//! Every write takes a write permit. A small request with new messages runs on the async thread that has read it, and
+//! releases the permit before it waits for its commit. Other writes run on blocking threads. Reads of cold or archived parts
+//! share the limit of cold queries.
 
 use std::pin::Pin;
 use std::sync::Arc;

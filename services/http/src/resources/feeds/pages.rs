@@ -155,7 +155,7 @@ pub(super) async fn respond(
     }
 }
 
-/// Returns the time at which a request stops to wait.
+/// Returns the time until which a request waits for messages.
 fn end_of_wait(wait: DurationText, terms: &ReadTerms) -> Result<Instant> {
     if terms.order == MessageOrder::Descending || terms.before.is_some() || terms.to.is_some() {
         return Err(Failure::invalid(
@@ -217,7 +217,7 @@ impl MessageReader {
         timeout_at(end, self.reader.changed()).await.is_ok() && !self.app.is_draining()
     }
 
-    /// Waits for the feeds that the inbox shows at present.
+    /// Subscribes to the feeds whose messages the inbox shows now.
     async fn follow(&mut self) -> Result<()> {
         let Messages::Inbox(user) = &self.messages else {
             return Ok(());
