@@ -56,8 +56,33 @@ const WAITS_IN_FLIGHT_MAX: usize = 32;
 const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
-#[derive(Debug, Clone)]
-pub(crate) struct App(Arc<Shared>);
+///
+/// The state is a trait object to keep the build short. With its type, the compiler would derive `Send` and `Sync` of
+/// everything below the engine again for each handler, which doubled the time to compile this crate.
+#[derive(Clone)]
+pub(crate) struct App(Arc<dyn AnyState>);
+
+/// State of the routes, without its type.
+pub(crate) trait AnyState: Send + Sync {
+    /// Returns the state with its type.
+    fn shared(&self) -> &Shared;
+}
+
+impl AnyState for Shared {
+    fn shared(&self) -> &Self {
+        self
+    }
+}
+
+/// Weak handle to the shared state, which does not keep the service alive.
+pub(crate) struct WeakApp(Weak<dyn AnyState>);
+
+impl WeakApp {
+    /// Returns the handle; `None` if the service has ended.
+    pub(crate) fn upgrade(&self) -> Option<App> {
+        self.0.upgrade().map(App)
+    }
+}
 
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
@@ -119,7 +144,7 @@ impl std::ops::Deref for App {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        &self.0
+        self.0.shared()
     }
 }
 
@@ -214,10 +239,10 @@ impl App {
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
         let permit = permits.take(current_client()).await?;
-        let engine = Arc::clone(&self.engine);
+        let app = self.clone();
         blocking(move || {
             let _permit = permit;
-            call(&engine)
+            call(&app.engine)
         })
         .await
     }
@@ -247,11 +272,12 @@ impl App {
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
         let watch = self.querier.watch(Budget::default(), &cancel);
-        let engine = Arc::clone(&self.engine);
+        let app = self.clone();
         blocking(move || {
             let _permit = permit;
+            let engine = &app.engine;
             stoppable(&watch, |stop| {
-                call(&engine, &engine.table_with_model(&table, model)?, stop)
+                call(engine, &engine.table_with_model(&table, model)?, stop)
             })
         })
         .await
@@ -267,8 +293,8 @@ impl App {
     }
 
     /// Returns a weak handle, which does not keep the service alive.
-    pub(crate) fn downgrade(&self) -> Weak<Shared> {
-        Arc::downgrade(&self.0)
+    pub(crate) fn downgrade(&self) -> WeakApp {
+        WeakApp(Arc::downgrade(&self.0))
     }
 
     /// Returns true if the service is shutting down.
@@ -284,9 +310,9 @@ impl App {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("App").finish_non_exhaustive()
     }
 }
 

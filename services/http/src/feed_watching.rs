@@ -21,7 +21,7 @@ use tideline_engine::model::{SequenceNumber, TableId, TimelineId};
 use tideline_message_feed::MessageEncoder;
 use tokio::sync::Notify;
 
-use crate::app::{App, Shared};
+use crate::app::{App, WeakApp};
 use crate::live::{SharedSteps, StepCounters};
 
 /// Time in which changes are collected, so that many small writes become one turn.
@@ -331,7 +331,7 @@ impl Drop for FeedReader {
 }
 
 /// Signals readers after changes until the service is dropped.
-async fn run(app: Weak<Shared>, news: Arc<Notify>) {
+async fn run(app: WeakApp, news: Arc<Notify>) {
     loop {
         news.notified().await;
         tokio::time::sleep(GATHER).await;

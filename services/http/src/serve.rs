@@ -3,7 +3,7 @@
 //! Also starts the tasks that run as long as the service: retention of changes, and deliveries of webhooks.
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
 
-use crate::app::{App, Shared};
+use crate::app::{App, WeakApp};
 use crate::auth;
 use crate::failure::Failure;
 use crate::metrics::Counted;
@@ -81,7 +81,7 @@ pub async fn serve(
 }
 
 /// Frees changes that no change stream needs, until the service is dropped.
-async fn keep_changes(app: Weak<Shared>) {
+async fn keep_changes(app: WeakApp) {
     let mut ticks = tokio::time::interval(KEEP_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

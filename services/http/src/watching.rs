@@ -26,7 +26,7 @@ use tideline_engine::watch::{WatchCursor, WatchRequest, Watcher};
 use tideline_openapi::ErrorCode;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::app::{App, Shared};
+use crate::app::{App, WeakApp};
 use crate::failure::{Failure, Result};
 use crate::live::{SharedSteps, Step, StepCounters};
 use crate::resources::watch::EventText;
@@ -214,7 +214,7 @@ fn encoded(
 }
 
 /// Ticks after changes until the service is dropped.
-async fn tick(app: Weak<Shared>, news: Arc<Notify>) {
+async fn tick(app: WeakApp, news: Arc<Notify>) {
     loop {
         news.notified().await;
         let open = match app.upgrade() {
