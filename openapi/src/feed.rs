@@ -10,7 +10,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use tideline_model::feed::{MessageSettings, SEQUENCE, rows_of};
-use tideline_model::{FeedSpec, InboxSpec, PartPeriod, SequenceSource, WideSpec};
+use tideline_model::{FeedSpec, InboxEntries, InboxSpec, PartPeriod, SequenceSource, WideSpec};
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -125,10 +125,55 @@ pub struct InboxSettings {
     /// its messages from the feed, until it has half as many members. Default 500.
     #[serde(default = "default_push_max")]
     pub push_max: u32,
+    /// Maximum number of members of a larger feed whose messages a job writes to the inboxes after the response, more than
+    /// `push_max` and up to 100,000; 0 for no job. Until then, and in feeds with more members, members read the messages from
+    /// the feed. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fan_out_max: u32,
+    /// Content of the entries that are written together with their message: `reference` names the message, and a read of the
+    /// inbox reads the message too; `copy` has the columns of the message, without counters. Default `reference`.
+    #[serde(default, skip_serializing_if = "InboxEntries::is_reference")]
+    #[schema(value_type = InboxEntriesSchema)]
+    pub entries: InboxEntries,
 }
 
 const fn default_push_max() -> u32 {
     500
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Content of the entries of inboxes: the name of the message, or a copy of it.
+#[derive(Debug, Clone, Copy, ToSchema)]
+#[schema(as = InboxEntries, rename_all = "lowercase")]
+pub enum InboxEntriesSchema {
+    /// The entry names the message.
+    Reference,
+    /// The entry has the columns of the message.
+    Copy,
+}
+
+impl From<InboxSpec> for InboxSettings {
+    fn from(spec: InboxSpec) -> Self {
+        Self {
+            push_max: spec.push_max,
+            fan_out_max: spec.fan_out_max,
+            entries: spec.entries,
+        }
+    }
+}
+
+impl From<InboxSettings> for InboxSpec {
+    fn from(settings: InboxSettings) -> Self {
+        Self {
+            push_max: settings.push_max,
+            fan_out_max: settings.fan_out_max,
+            entries: settings.entries,
+        }
+    }
 }
 
 /// Division of the messages of a table into parts by their time. A part is moved, archived and dropped as a whole.
@@ -179,9 +224,7 @@ impl From<FeedSpec> for FeedView {
     fn from(spec: FeedSpec) -> Self {
         Self {
             sequence: spec.sequence,
-            inboxes: spec.inboxes.map(|inboxes| InboxSettings {
-                push_max: inboxes.push_max,
-            }),
+            inboxes: spec.inboxes.map(InboxSettings::from),
         }
     }
 }
@@ -200,9 +243,7 @@ impl FeedSettings {
         }
         let feed = FeedSpec {
             sequence: self.sequence,
-            inboxes: self.inboxes.map(|inboxes| InboxSpec {
-                push_max: inboxes.push_max,
-            }),
+            inboxes: self.inboxes.map(InboxSpec::from),
         };
         // The conversion of durations and archives is that of wide tables.
         let rows = WideSettings {

@@ -21,6 +21,7 @@ use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
 use crate::directory::{CatalogEntry, CatalogModel, CatalogReplay, Catalogs, TableState};
 use crate::error::Result;
+use crate::fan_outs::FanOuts;
 use crate::feeds::FeedClaims;
 use crate::growth::TableLimits;
 use crate::index_growth::GrowthLog;
@@ -49,6 +50,7 @@ pub struct Engine {
     pub(crate) running_requests: Mutex<HashSet<(TableId, [u8; 16])>>,
     /// Feeds and message ids that running requests use.
     pub(crate) feed_claims: Arc<FeedClaims>,
+    pub(crate) fan_outs: FanOuts,
     /// Recently decoded deltas, shared by watchers.
     pub(crate) decoded: DecodedDeltas,
     /// Open search indexes over rows.
@@ -284,6 +286,7 @@ impl Engine {
             settings,
             running_requests,
             feed_claims: Arc::default(),
+            fan_outs: FanOuts::default(),
             decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
             unbuilt: Mutex::default(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use tideline_chunk::Delta;
 use tideline_key_codec::tuple::KeyValue;
+use tideline_model::feed::FAN_OUT;
 use tideline_model::{ModelTag, SequenceNumber, TimelineId};
 use tideline_wide_table::written_keys;
 
@@ -83,9 +84,11 @@ fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) ->
         return Some(());
     }
     for key in &written_keys(entry).ok()? {
-        match table.layout().decode(key).ok()?.first()? {
-            KeyValue::String(name) if names.contains(name.as_ref()) => {}
-            KeyValue::String(name) => {
+        match table.layout().decode(key).ok()?.as_slice() {
+            // The progress of a fan-out changes no inbox: its messages are read from the feed before.
+            [KeyValue::String(user), _, KeyValue::String(row)] if user.is_empty() && **row == *FAN_OUT => {}
+            [KeyValue::String(name), ..] if names.contains(name.as_ref()) => {}
+            [KeyValue::String(name), ..] => {
                 names.insert(name.as_ref().into());
             }
             _ => return None,

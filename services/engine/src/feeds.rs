@@ -71,11 +71,27 @@ const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of members of all cached audiences.
 const CACHED_MEMBERS_MAX: usize = 1_000_000;
 
+/// Member of a feed to whose inbox its messages are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// Name of the member.
+    pub user: Box<str>,
+    /// Id of the inbox.
+    pub inbox: TimelineId,
+    /// Lowest sequence number that the inbox shows.
+    pub visible_from: i64,
+}
+
 /// Members of a feed to whose inboxes its messages are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Audience {
-    /// Names of the members with the ids of their inboxes. Empty while members read messages from the feed.
-    pub members: Vec<(Box<str>, TimelineId)>,
+    /// The members. Empty while members read messages from the feed.
+    pub members: Vec<Recipient>,
+    /// True if a job writes new messages to the inboxes.
+    pub is_fanned_out: bool,
+    /// Lowest sequence number of the messages whose copies in inboxes are current: each change of such a message also
+    /// changes its copies. `None` while members read messages from the feed.
+    pub copied_from: Option<i64>,
     /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range that
     /// has not ended.
     pub pulled: Vec<(i64, Option<i64>)>,

@@ -103,6 +103,7 @@ mod directory;
 pub mod engine;
 pub mod error;
 pub mod expired_rows;
+pub mod fan_outs;
 pub mod feed_changes;
 pub mod feeds;
 pub mod find;

@@ -155,7 +155,12 @@ impl Engine {
         if count >= limit && self.store.table(name.as_str()).is_err() {
             return Err(EngineError::TooManyTables { limit, count });
         }
-        Ok(self.joined(self.store.create_table(name, spec)?))
+        let table = self.joined(self.store.create_table(name, spec)?);
+        if known.is_none() {
+            // No message of a new table waits for inboxes.
+            self.complete_fan_outs(table.points().id());
+        }
+        Ok(table)
     }
 
     /// Prevents other changes of table settings until the guard is dropped. A caller that reads settings, changes them

@@ -193,6 +193,21 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
             actual: u64::from(inboxes.push_max),
         });
     }
+    if let Some(inboxes) = inboxes.filter(|inboxes| inboxes.fan_out_max > 0) {
+        if inboxes.fan_out_max > feed::FAN_OUT_MAX {
+            return Err(EngineError::OverLimit {
+                what: "feed.inboxes.fan_out_max",
+                limit: u64::from(feed::FAN_OUT_MAX),
+                actual: u64::from(inboxes.fan_out_max),
+            });
+        }
+        if inboxes.fan_out_max <= inboxes.push_max {
+            return refuse(format!(
+                "feed.inboxes.fan_out_max is {}; it must be above push_max, which is {}, or 0 for no job",
+                inboxes.fan_out_max, inboxes.push_max
+            ));
+        }
+    }
     let is_manual = spec
         .feed
         .is_some_and(|feed| feed.sequence == SequenceSource::Manual);
@@ -219,7 +234,9 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
     let Some(before) = before else { return Ok(()) };
     // A removed column that is declared again has another number, so stored messages would lose its values.
     let reserved = before.columns.iter();
-    let mut reserved = reserved.filter(|column| feed::RESERVED.contains(&column.name.as_str()));
+    let has_copies = inboxes.is_some_and(|inboxes| !inboxes.entries.is_reference());
+    let is_reserved = |name: &str| feed::RESERVED.contains(&name) || (has_copies && name == feed::COPY);
+    let mut reserved = reserved.filter(|column| is_reserved(&column.name));
     if let Some(removed) = reserved.find(|column| !wide.columns.contains(column)) {
         return refuse(format!(
             "column {:?} belongs to every message and cannot be removed",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_engine::feeds::FeedName;
+use tideline_engine::feeds::{FeedName, Recipient};
 use tideline_engine::model::feed::{
     CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME, TO,
 };
@@ -19,12 +19,13 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::feed::EditMessage;
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::audience;
+use crate::delivery::{audience, has_copies};
 use crate::message::{
     Values, check_length, check_name, columns_of, damaged, key_of, names_in, newest, reserved, to_columns,
 };
 use crate::send::{
-    WriteTerms, check_sequence, check_written, inbox_entry, new_row, push_entries, readers, stored_key,
+    CopyRoom, ReaderLists, WriteTerms, check_sequence, check_written, copy_of, entry_columns, inbox_entry,
+    new_row, push_entries, stored_key,
 };
 
 /// Maximum number of attempts to change a message while other requests change it too.
@@ -58,6 +59,39 @@ enum RowChange {
     Delete,
 }
 
+/// Returns the name and the newest value of a column; `None` without a value.
+fn value_of(column: &Column<'_>) -> Option<(ColumnName<'static>, CellValue<'static>)> {
+    let newest = column.newest()?;
+    Some((
+        column.name.clone().into_owned(),
+        newest.value.clone().into_owned(),
+    ))
+}
+
+impl RowChange {
+    /// Returns the columns of a message after the change, without counters; `None` for a deletion.
+    fn result(&self, table: &WideTable, row: &Mutation<'_>) -> Option<Values> {
+        let is_counter = |name: &ColumnName<'_>| {
+            table
+                .name_of(name)
+                .is_some_and(|name| name.starts_with(COUNTER_PREFIX))
+        };
+        let mut values: Values = match self {
+            Self::Delete => return None,
+            Self::Replace(values) => values.clone(),
+            Self::Update(update) => {
+                let is_changed =
+                    |name: &ColumnName<'_>| update.columns.iter().any(|changed| changed.name == *name);
+                let kept = row.columns.iter().filter(|column| !is_changed(&column.name));
+                let set = update.columns.iter().filter_map(value_of);
+                kept.filter_map(value_of).chain(set).collect()
+            }
+        };
+        values.retain(|(name, _)| !is_counter(name));
+        Some(values)
+    }
+}
+
 /// Sets and removes columns of a message. Returns the sequence number of the event.
 ///
 /// # Errors
@@ -79,7 +113,7 @@ pub fn edit(
     }
     let values = columns_of(engine, table, &changes.columns, "columns")?;
     for (number, name) in changes.clear.iter().enumerate() {
-        check_name(name, "clear")?;
+        check_name(table, name, "clear")?;
         let is_repeated = changes.clear[..number].contains(name)
             || changes.columns.0.iter().any(|(column, _)| column == name);
         if is_repeated {
@@ -149,11 +183,7 @@ pub fn recall(
         };
         let kept = row.columns.iter().filter_map(|column| {
             table.name_of(&column.name).filter(|name| is_kept(name))?;
-            let newest = column.newest()?;
-            Some((
-                column.name.clone().into_owned(),
-                newest.value.clone().into_owned(),
-            ))
+            value_of(column)
         });
         let recalled = CellValue::Timestamp(Timestamp::from_nanos_clamped(time));
         Ok(Some(Change {
@@ -244,9 +274,26 @@ fn change(
             }
         }
         let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
+        let except = except.unwrap_or_default();
         let audience = audience(engine, table, feed)?;
-        let readers = readers(&audience, to.as_deref(), &except.unwrap_or_default());
+        let readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
         let entry = inbox_entry(table, feed);
+        // Earlier copies are not read. Members who joined later have no entry.
+        let is_current = audience.copied_from.is_some_and(|from| target.sequence >= from);
+        let copied: Vec<&Recipient> = match has_copies(table) && is_current {
+            true => readers
+                .iter()
+                .copied()
+                .filter(|member| member.visible_from <= target.sequence)
+                .collect(),
+            false => Vec::new(),
+        };
+        let changed = change.row.result(table, &row);
+        let mut room = CopyRoom::beside(2 + readers.len() + copied.len());
+        let message_copy = changed
+            .as_ref()
+            .and_then(|values| room.take(table, values, copied.len()));
+        let event_copy = room.take(table, &change.event, readers.len());
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let event = new_row(table, feed, target.event, &change.event, next_id)?;
             let message = RowWrite {
@@ -263,7 +310,22 @@ fn change(
             };
             let sequence = event.time;
             let mut rows = vec![message, event];
-            push_entries(table, &readers, sequence, &entry, &mut rows)?;
+            push_entries(table, &readers, sequence, (&entry, event_copy), &mut rows)?;
+            let copy = message_copy.map(|values| copy_of(values, sequence));
+            for recipient in &copied {
+                let (key, partition) = stored_key(table, recipient.inbox, target.sequence)?;
+                rows.push(RowWrite {
+                    key,
+                    partition,
+                    time: sequence,
+                    action: match &changed {
+                        Some(_) => Action::Put(entry_columns(table, &entry, copy.as_ref(), sequence)),
+                        None => Action::Delete,
+                    },
+                    condition: None,
+                    image: Image::None,
+                });
+            }
             Ok(rows)
         };
         let options = RowWriteOptions {
@@ -285,6 +347,9 @@ fn change(
             _ => "the event".to_owned(),
         })?;
         let (_, event) = key_of(table, &writes[1].key)?;
+        if audience.is_fanned_out {
+            engine.add_fan_out(table, feed, (event, event));
+        }
         return Ok(Some(event));
     }
     Err(RowsError::ConditionFailed(format!(

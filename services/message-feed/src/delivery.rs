@@ -1,8 +1,9 @@
 //! Delivery of messages to the inboxes of members.
 //!
-//! An inbox is a feed of the table of the messages, and its entries refer to messages. The messages of a feed with few
-//! members are *pushed*: one journal entry holds a message and the entries of all inboxes. Those of a feed with more
-//! members are *pulled*: a member reads them from the feed.
+//! An inbox is a feed of the table of the messages. The messages of a feed with few members are *pushed*: one journal entry
+//! holds a message and the entries of all inboxes. Those of a feed with more members are *pulled*: a member reads them from the
+//! feed. The job of the module `fan_out` writes pulled messages to the inboxes later, if the settings of the table allow it for
+//! the number of members.
 //!
 //! The state of a feed records the ranges of sequence numbers that are pulled. A switch leaves no gap in either direction:
 //! it starts the new kind of delivery, waits for the writes that began before, and then ends the old kind. Messages that
@@ -10,47 +11,47 @@
 //!
 //! A pulled feed is pushed again when half of the permitted members are left. A feed whose number of members is close to
 //! the threshold therefore does not switch with every member who joins or leaves.
+//!
+//! An entry refers to its message, or also has a copy of it. Only requests that push write copies, and a change of a message
+//! that is pushed changes all copies in its journal entry. The copies of a feed that is pulled are not changed, so a reader
+//! ignores copies from before the end of the last pulled range, and reads the message.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use tideline_engine::backend::Direction;
-use tideline_engine::feeds::Audience;
+use tideline_engine::feeds::{Audience, Recipient};
 use tideline_engine::key_codec::layout::Ranges;
-use tideline_engine::model::TimelineId;
-use tideline_engine::model::feed::{PULLED, SOURCE};
-use tideline_engine::rows::{
-    Action, CellValue, Column, Image, RowWrite, RowWriteOptions, StoredRow, Unchanged,
-};
+use tideline_engine::model::feed::SOURCE;
+use tideline_engine::model::{InboxEntries, TimelineId};
+use tideline_engine::rows::{Action, CellValue, Image, RowWrite, RowWriteOptions, StoredRow};
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_rows::{Result, RowsError};
 
 use crate::inbox::is_for;
-use crate::members::{ENTRIES_PER_WRITE, Membership, inbox_of, members, user_key};
-use crate::message::{damaged, key_of, newest, reserved};
+use crate::members::{ENTRIES_PER_WRITE, Membership, count_members, inbox_of, member, members};
+use crate::message::{Values, damaged, key_of, newest, to_columns};
 use crate::read::begin_scan;
-use crate::send::{partition_of, stored_key};
+use crate::send::{inbox_entry, partition_of, stored_key};
+use crate::state::{Pulled, State};
 
-/// Maximum number of attempts to change the state of a feed while other requests change it too.
-const ATTEMPTS_MAX: usize = 100;
-
-/// Range of sequence numbers that members read from the feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Pulled {
-    from: i64,
-    /// Exclusive end; `None` while messages are still pulled.
-    to: Option<i64>,
-    /// True while messages are also pushed, because the range is about to end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_pushed_too: bool,
+/// Returns true if entries of inboxes have copies of their messages.
+pub(crate) fn has_copies(table: &WideTable) -> bool {
+    let inboxes = table.feed().inboxes;
+    inboxes.is_some_and(|inboxes| inboxes.entries == InboxEntries::Copy)
 }
 
 /// Returns the largest number of members of a feed whose messages are pushed.
 pub(crate) fn push_max(table: &WideTable) -> usize {
     let inboxes = table.feed().inboxes;
     inboxes.map_or(0, |inboxes| inboxes.push_max as usize)
+}
+
+/// Returns the largest number of members of a feed whose messages the job writes to inboxes; 0 without a job.
+pub(crate) fn fan_out_max(table: &WideTable) -> usize {
+    let inboxes = table.feed().inboxes;
+    inboxes.map_or(0, |inboxes| inboxes.fan_out_max as usize)
 }
 
 /// Returns the audience of a feed; an empty one if the table has no inboxes.
@@ -64,19 +65,30 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
     }
     engine.audience(table, feed, || {
         let users = engine.users_table(table)?;
-        let pulled = state_of(engine, &users, feed)?.map_or_else(Vec::new, |(pulled, _)| pulled);
-        let is_pushed = pulled
-            .last()
-            .is_none_or(|last| last.to.is_some() || last.is_pushed_too);
+        let state = State::read(engine, &users, feed)?;
+        let open = state.open();
         let mut audience = Audience {
             members: Vec::new(),
-            pulled: pulled.iter().map(|range| (range.from, range.to)).collect(),
+            is_fanned_out: open.is_some_and(|range| range.is_fanned_out),
+            copied_from: match open {
+                Some(_) => None,
+                None => state
+                    .pulled
+                    .iter()
+                    .filter_map(|range| range.to)
+                    .max()
+                    .or(Some(i64::MIN)),
+            },
+            pulled: state.left_to_readers().collect(),
         };
-        if is_pushed {
+        if state.is_pushed() {
             for member in members(engine, table, feed, None, usize::MAX - 1)?.members {
-                // Creates the inbox again if a request has deleted it.
-                let inbox = engine.feed_or_new(table, &inbox_of(&member.user)?)?;
-                audience.members.push((member.user.into(), inbox));
+                audience.members.push(Recipient {
+                    // Creates the inbox again if a request has deleted it.
+                    inbox: engine.feed_or_new(table, &inbox_of(&member.user)?)?,
+                    user: member.user.into(),
+                    visible_from: member.visible_from,
+                });
             }
         }
         Ok(audience)
@@ -92,89 +104,32 @@ pub(crate) fn cached_members(engine: &Engine, table: &WideTable, feed: TimelineI
     }
 }
 
-/// Reads the pulled ranges of a feed, with the row that holds them; `None` if they were never written.
-fn state_of(
-    engine: &Engine,
-    users: &WideTable,
-    feed: TimelineId,
-) -> Result<Option<(Vec<Pulled>, StoredRow)>> {
-    let (key, _) = user_key(users, "", feed, "")?;
-    let Some(row) = engine.row(users, &key)? else {
-        return Ok(None);
-    };
-    let pulled = {
-        let columns = row.columns().map_err(|reason| damaged(users, reason))?;
-        match newest(users, &columns, PULLED) {
-            Some(CellValue::Json(json)) => {
-                serde_json::from_str(json).map_err(|error| damaged(users, error))?
-            }
-            _ => Vec::new(),
-        }
-    };
-    Ok(Some((pulled, row)))
-}
-
-/// Changes the pulled ranges of a feed. `change` returns false if there is nothing to change.
-fn change_state(
-    engine: &Engine,
-    users: &WideTable,
-    feed: TimelineId,
-    change: impl Fn(&mut Vec<Pulled>) -> bool,
-) -> Result<bool> {
-    let (key, partition) = user_key(users, "", feed, "")?;
-    for _ in 0..ATTEMPTS_MAX {
-        let (mut pulled, digest) = match state_of(engine, users, feed)? {
-            Some((pulled, row)) => (pulled, Some(row.digest())),
-            None => (Vec::new(), None),
-        };
-        if !change(&mut pulled) {
-            return Ok(false);
-        }
-        let json = serde_json::to_string(&pulled).map_err(|error| damaged(users, error))?;
-        let (name, _) = users.column(PULLED);
-        let make = |next_id: &mut dyn FnMut() -> i64| {
-            let time = next_id();
-            let value = CellValue::Json(json.clone().into());
-            Ok(vec![RowWrite {
-                key: key.clone(),
-                partition,
-                time,
-                action: Action::Put(vec![Column::with(name.clone(), time, value)]),
-                condition: None,
-                image: Image::None,
-            }])
-        };
-        let options = RowWriteOptions {
-            unchanged: vec![Unchanged::Row {
-                key: key.to_vec(),
-                digest,
-            }],
-            ..RowWriteOptions::default()
-        };
-        if engine.write_rows(users, &make, &options)?.1.changed.is_none() {
-            return Ok(true);
-        }
-    }
-    Err(RowsError::ConditionFailed(
-        "the delivery of the feed was changed by other requests; send the request again".to_owned(),
-    ))
-}
-
 /// Begins to pull the messages of a feed with many members.
 pub(crate) fn pull(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
     let from = engine.next_version();
-    let is_changed = change_state(engine, users, feed, |pulled| match pulled.last_mut() {
-        Some(last) if last.to.is_none() => std::mem::take(&mut last.is_pushed_too),
-        _ => {
-            pulled.push(Pulled {
-                from,
-                to: None,
-                is_pushed_too: false,
-            });
-            true
+    let is_fanned_out = fan_out_max(table) > 0;
+    let is_begun = State::change(engine, users, feed, |state| {
+        if state.open().is_some() {
+            return false;
         }
+        state.forget_written();
+        state.pulled.push(Pulled {
+            from,
+            to: None,
+            // Requests that use the previous audience still push.
+            is_pushed_too: true,
+            is_fanned_out,
+        });
+        true
     })?;
-    if is_changed {
+    if is_begun {
+        engine.audience_changed(table, feed);
+    }
+    let is_ended = State::change(engine, users, feed, |state| match state.pulled.last_mut() {
+        Some(last) if last.to.is_none() => std::mem::take(&mut last.is_pushed_too),
+        _ => false,
+    })?;
+    if is_ended {
         engine.audience_changed(table, feed);
     }
     Ok(())
@@ -182,19 +137,19 @@ pub(crate) fn pull(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
 
 /// Begins to push the messages of a feed that has few members again.
 pub(crate) fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
-    let begins = |pulled: &mut Vec<Pulled>| match pulled.last_mut() {
+    let begins = |state: &mut State| match state.pulled.last_mut() {
         Some(last) if last.to.is_none() => {
             last.is_pushed_too = true;
             true
         }
         _ => false,
     };
-    if !change_state(engine, users, feed, begins)? {
+    if !State::change(engine, users, feed, begins)? {
         return Ok(());
     }
     engine.audience_changed(table, feed);
     let to = engine.next_version();
-    change_state(engine, users, feed, |pulled| match pulled.last_mut() {
+    State::change(engine, users, feed, |state| match state.pulled.last_mut() {
         // A request that has begun to pull again meanwhile has removed the mark.
         Some(last) if last.to.is_none() && last.is_pushed_too => {
             *last = Pulled {
@@ -210,45 +165,118 @@ pub(crate) fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
     Ok(())
 }
 
+/// Lets the job write the new messages of a feed that has shrunk. Earlier messages stay pulled.
+fn begin_fan_out(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
+    let from = engine.next_version();
+    let is_begun = State::change(engine, users, feed, |state| match state.pulled.last_mut() {
+        Some(last) if last.to.is_none() && !last.is_fanned_out => {
+            let begun = Pulled {
+                from,
+                is_fanned_out: true,
+                ..*last
+            };
+            last.to = Some(from);
+            last.is_pushed_too = false;
+            state.pulled.push(begun);
+            true
+        }
+        _ => false,
+    })?;
+    if is_begun {
+        engine.audience_changed(table, feed);
+        // Requests that used the previous audience did not add their messages.
+        engine.add_fan_out(table, feed, (from, engine.next_version()));
+    }
+    Ok(())
+}
+
+/// Changes the delivery of the messages of a feed that a member has left, if the feed has become small enough.
+pub(crate) fn shrunk(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
+    let audience = audience(engine, table, feed)?;
+    if !audience.is_pulled() {
+        return Ok(());
+    }
+    if !has_more(engine, table, feed, push_max(table) / 2)? {
+        return push(engine, table, users, feed);
+    }
+    let fan_out_max = fan_out_max(table);
+    if fan_out_max > 0 && !audience.is_fanned_out && !has_more(engine, table, feed, fan_out_max / 2)? {
+        begin_fan_out(engine, table, users, feed)?;
+    }
+    Ok(())
+}
+
 /// Returns true if a feed has more members than `count`.
-pub(crate) fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) -> Result<bool> {
-    Ok(members(engine, table, feed, None, count + 1)?.members.len() > count)
+fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) -> Result<bool> {
+    Ok(count_members(engine, table, feed, count + 1)? > count)
 }
 
 /// Adds entries of the messages before a membership that its inbox shows, except those that are pulled.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
-    member: &Membership,
+    joined: &Membership,
     inbox: TimelineId,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
-    if member.visible_from >= member.joined {
+    if joined.visible_from >= joined.joined {
         return Ok(());
     }
-    let audience = audience(engine, table, member.feed)?;
-    let is_pulled = |sequence: i64| {
-        let mut ranges = audience.pulled.iter();
-        ranges.any(|(from, to)| sequence >= *from && to.is_none_or(|to| sequence < to))
-    };
+    let users = engine.users_table(table)?;
+    let state = State::read(engine, &users, joined.feed)?;
     let bounds = (
-        Bound::Included(member.visible_from),
-        Bound::Included(member.joined),
+        Bound::Included(joined.visible_from),
+        Bound::Included(joined.joined),
     );
-    let ranges = engine.messages_of(table, member.feed, bounds)?;
-    let (source, feed) = reserved(table, SOURCE, CellValue::String(member.feed.to_string().into()));
+    let ranges = engine.messages_of(table, joined.feed, bounds)?;
     let missing = |found: &StoredRow| {
         let (_, sequence) = key_of(table, &found.key)?;
         let columns = found.columns().map_err(|reason| damaged(table, reason))?;
-        let is_missing = !is_pulled(sequence) && is_for(table, &columns, &member.user);
-        Ok(is_missing.then_some(sequence))
+        let is_missing = !state.is_left_to_others(sequence) && is_for(table, &columns, &joined.user);
+        Ok(is_missing.then_some((sequence, columns.time)))
     };
-    let entry = |sequence: &i64, time| {
-        let (key, partition) = stored_key(table, inbox, *sequence)?;
-        let action = Action::Put(vec![Column::with(source.clone(), time, feed.clone())]);
-        Ok((key, partition, action))
+    let values = inbox_entry(table, joined.feed);
+    let write = |entries: &[(i64, i64)]| {
+        // A request that removes the member waits for this claim, and then removes the entries.
+        let _claim = engine.claim_feed(table, joined.feed, std::iter::empty())?;
+        let found = member(engine, table, joined.feed, &joined.user)?;
+        if found.is_none_or(|found| found.joined != joined.joined) {
+            return Ok(ControlFlow::Break(()));
+        }
+        let make = |_: &mut dyn FnMut() -> i64| {
+            let entries = entries.iter();
+            entries
+                .map(|(sequence, time)| reference(table, inbox, (*sequence, *time), &values))
+                .collect()
+        };
+        engine.write_rows(table, &make, &RowWriteOptions::default())?;
+        Ok(ControlFlow::Continue(()))
     };
-    change_entries(engine, table, ranges, missing, entry, is_stopped)
+    in_batches(engine, table, ranges, missing, write, is_stopped)
+}
+
+/// Returns a write of an inbox entry that refers to a message: its sequence number, and the time of its last change.
+pub(crate) fn reference<'v>(
+    table: &WideTable,
+    inbox: TimelineId,
+    (sequence, time): (i64, i64),
+    values: &'v Values,
+) -> std::result::Result<RowWrite<'v>, EngineError> {
+    let (key, partition) = stored_key(table, inbox, sequence)?;
+    let columns = to_columns(values.iter(), time);
+    Ok(RowWrite {
+        key,
+        partition,
+        // An entry expires with its message.
+        time,
+        // An entry of a table without copies that exists has the same columns, so it is not read.
+        action: match has_copies(table) {
+            true => Action::Put(columns),
+            false => Action::Create(columns),
+        },
+        condition: None,
+        image: Image::None,
+    })
 }
 
 /// Removes the entries of a feed from an inbox.
@@ -267,18 +295,33 @@ pub(crate) fn purge(
             matches!(newest(table, &columns, SOURCE), Some(CellValue::String(source)) if **source == *feed);
         Ok(is_of_feed.then(|| found.key.clone()))
     };
-    let removal = |key: &Bytes, _| Ok((key.clone(), partition_of(table, key)?, Action::Delete));
-    change_entries(engine, table, ranges, of_feed, removal, is_stopped)
+    let remove = |keys: &[Bytes]| {
+        let make = |next_id: &mut dyn FnMut() -> i64| {
+            let removals = keys.iter().map(|key| {
+                Ok(RowWrite {
+                    key: key.clone(),
+                    partition: partition_of(table, key)?,
+                    time: next_id(),
+                    action: Action::Delete,
+                    condition: None,
+                    image: Image::None,
+                })
+            });
+            removals.collect()
+        };
+        engine.write_rows(table, &make, &RowWriteOptions::default())?;
+        Ok(ControlFlow::Continue(()))
+    };
+    in_batches(engine, table, ranges, of_feed, remove, is_stopped)
 }
 
-/// Changes entries of an inbox, a batch at a time. `choose` returns what to change for a row of `ranges`, and `change`
-/// returns the key of an entry, the length of its partition, and the change at a time.
-fn change_entries<T>(
+/// Passes what `choose` returns for the rows of `ranges` to `write`, a batch at a time, until it breaks.
+fn in_batches<T>(
     engine: &Engine,
     table: &Arc<WideTable>,
     ranges: Ranges,
     choose: impl Fn(&StoredRow) -> Result<Option<T>>,
-    change: impl Fn(&T, i64) -> std::result::Result<(Bytes, usize, Action<'static>), EngineError>,
+    write: impl Fn(&[T]) -> Result<ControlFlow<()>>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let mut rows = begin_scan(engine, table, ranges, Direction::Ascending, usize::MAX);
@@ -293,22 +336,9 @@ fn change_entries<T>(
             chosen.extend(choose(&found.row)?);
         }
         if chosen.len() == ENTRIES_PER_WRITE || (is_end && !chosen.is_empty()) {
-            let make = |next_id: &mut dyn FnMut() -> i64| {
-                let entries = chosen.iter().map(|entry| {
-                    let time = next_id();
-                    let (key, partition, action) = change(entry, time)?;
-                    Ok(RowWrite {
-                        key,
-                        partition,
-                        time,
-                        action,
-                        condition: None,
-                        image: Image::None,
-                    })
-                });
-                entries.collect()
-            };
-            engine.write_rows(table, &make, &RowWriteOptions::default())?;
+            if write(&chosen)?.is_break() {
+                return Ok(());
+            }
             chosen.clear();
         }
         if is_end {

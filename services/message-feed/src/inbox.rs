@@ -1,16 +1,17 @@
 //! Inboxes and conversations of a user.
 //!
 //! An inbox shows the messages of all feeds of which the user is a member, in the order of their sequence numbers, which
-//! are unique within the table. The entries of the inbox refer to pushed messages. Pulled messages are read from their
-//! feeds, and merged with the entries.
+//! are unique within the table. The entries of the inbox refer to messages, or hold copies of them. Pulled messages are read
+//! from their feeds, and merged with the entries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tideline_engine::backend::Direction;
 use tideline_engine::model::TimelineId;
-use tideline_engine::model::feed::{EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
+use tideline_engine::model::feed::{COPY, EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
 use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
@@ -32,6 +33,8 @@ struct Reader<'u> {
     user: &'u str,
     /// Senders that the user has blocked.
     blocked: BTreeSet<String>,
+    /// Lowest sequence number of the current copies in entries, by feed.
+    copied_from: HashMap<TimelineId, i64>,
 }
 
 impl Reader<'_> {
@@ -157,9 +160,11 @@ fn sources<'e, 'u>(
     let version = engine.next_version();
     let terms = &terms.until(version);
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
-    let mut pulled = Vec::new();
+    let (mut pulled, mut copied_from) = (Vec::new(), HashMap::new());
     for member in memberships {
-        for (from, to) in &audience(engine, table, member.feed)?.pulled {
+        let audience = audience(engine, table, member.feed)?;
+        copied_from.extend(audience.copied_from.map(|from| (member.feed, from)));
+        for (from, to) in &audience.pulled {
             pulled.push((member.feed, (*from).max(member.visible_from), *to));
         }
     }
@@ -179,7 +184,12 @@ fn sources<'e, 'u>(
             sources.push(scan(ranges, limit.min(PULLED_ROWS)));
         }
     }
-    Ok((Reader { user, blocked }, sources))
+    let reader = Reader {
+        user,
+        blocked,
+        copied_from,
+    };
+    Ok((reader, sources))
 }
 
 /// Number of messages that an inbox reads at once from a pulled feed.
@@ -205,27 +215,33 @@ fn shown(
     row: StoredRow,
     (reader, terms): (&Reader<'_>, &ReadTerms),
 ) -> Result<Option<StoredRow>> {
-    let source = {
+    let message = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         match newest(table, &columns, SOURCE) {
             Some(CellValue::String(source)) => {
                 let source = source.parse();
-                Some(source.map_err(|_| damaged(table, "an inbox entry holds no feed id"))?)
+                let source = source.map_err(|_| damaged(table, "an inbox entry holds no feed id"))?;
+                let (_, sequence) = key_of(table, &row.key)?;
+                let (key, _) = stored_key(table, source, sequence)?;
+                let is_current = reader
+                    .copied_from
+                    .get(&source)
+                    .is_some_and(|from| sequence >= *from);
+                match newest(table, &columns, COPY).filter(|_| is_current) {
+                    Some(CellValue::Binary(copy)) => {
+                        Some(StoredRow::with_columns(key, Bytes::copy_from_slice(copy)))
+                    }
+                    _ => match engine.row(table, &key)? {
+                        Some(message) => Some(message),
+                        // The message was deleted, or has expired.
+                        None => return Ok(None),
+                    },
+                }
             }
             _ => None,
         }
     };
-    let row = match source {
-        None => row,
-        Some(source) => {
-            let (_, sequence) = key_of(table, &row.key)?;
-            match engine.row(table, &stored_key(table, source, sequence)?.0)? {
-                Some(message) => message,
-                // The message was deleted, or has expired.
-                None => return Ok(None),
-            }
-        }
-    };
+    let row = message.unwrap_or(row);
     let is_shown = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         let is_wanted = terms.has_events || newest(table, &columns, EVENT).is_none();
@@ -281,7 +297,11 @@ pub fn conversations(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Conversations> {
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
-    let reader = Reader { user, blocked };
+    let reader = Reader {
+        user,
+        blocked,
+        copied_from: HashMap::new(),
+    };
     let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(memberships.len());
     for member in memberships {
         newest.push((

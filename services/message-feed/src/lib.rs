@@ -15,19 +15,23 @@
 //! | [`change`] | edits, recalls, deletions and counters |
 //! | [`blocks`] | senders whose messages a user does not see |
 //! | `delivery` | delivery of messages to inboxes: pushed, or read from the feed |
+//! | [`fan_out`](mod@fan_out) | job that writes the messages of feeds with many members to inboxes |
 //! | [`inbox`] | inboxes and conversations of users |
 //! | [`members`] | members of feeds, cursors of users |
 //! | [`read`] | pages of one feed, of several feeds, and in one order; counts |
+//! | `state` | state of the delivery of a feed |
 //! | [`search`] | searches over messages |
 
 pub mod blocks;
 pub mod change;
 mod delivery;
+pub mod fan_out;
 pub mod inbox;
 pub mod members;
 pub mod message;
 pub mod read;
 pub mod search;
 pub mod send;
+mod state;
 
 pub use message::MessageEncoder;

@@ -1,7 +1,7 @@
 //! Members of feeds: who joins and leaves, and the cursors of users.
 //!
 //! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user, feed,
-//! device), and the state of the delivery of a feed is the row ("", feed, "").
+//! device), and the state of the delivery of a feed is in rows of the user "".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -22,7 +22,7 @@ use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::{Result, RowsError};
 
 use crate::blocks::sender_of;
-use crate::delivery::{audience, back_fill, has_more, pull, purge, push, push_max};
+use crate::delivery::{audience, back_fill, pull, purge, push_max, shrunk};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::begin_scan;
 use crate::send::partition_of;
@@ -188,6 +188,32 @@ pub fn members(
     Ok(page)
 }
 
+/// Returns the number of members of a feed, at most `count_max`. Reads only the index of memberships.
+pub(crate) fn count_members(
+    engine: &Engine,
+    table: &WideTable,
+    feed: TimelineId,
+    count_max: usize,
+) -> Result<usize> {
+    let users = engine.users_table(table)?;
+    let index = users.index(MEMBER_INDEX)?;
+    let prefix = [KeyValue::String(feed.to_string().into())];
+    let ranges = index
+        .layout()
+        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
+    let path = RowPath::Index {
+        index: Arc::clone(index),
+        is_covered: true,
+    };
+    let users = Arc::clone(&users);
+    let mut scan = engine.scan_rows(users, path, ranges, Direction::Ascending, None, count_max);
+    let mut count = 0;
+    while count < count_max && scan.next_row()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// Memberships of a user, and blocked senders.
 #[derive(Debug, Default)]
 pub(crate) struct UserRows {
@@ -231,7 +257,7 @@ pub(crate) fn range_of(users: &WideTable, prefix: &[&str]) -> Result<Ranges> {
 /// # Errors
 ///
 /// [`RowsError::Invalid`] for an invalid name, [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of
-/// [`Engine::users_table`], [`Engine::feed_or_new`] and [`Engine::write_rows`].
+/// [`Engine::users_table`], [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
 pub fn join(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -266,7 +292,12 @@ pub fn join(
             image: Image::None,
         }])
     };
-    engine.write_rows(&users, &make, &RowWriteOptions::default())?;
+    {
+        // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds every member
+        // who may see a message that it writes.
+        let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
+        engine.write_rows(&users, &make, &RowWriteOptions::default())?;
+    }
     engine.audience_changed(table, feed);
     let joined = member(engine, table, feed, user)?;
     let joined = joined.ok_or_else(|| {
@@ -302,9 +333,7 @@ pub fn leave(
     if let Some(inbox) = known_inbox(engine, table, user)? {
         purge(engine, table, inbox, feed, is_stopped)?;
     }
-    if audience(engine, table, feed)?.is_pulled() && !has_more(engine, table, feed, push_max(table) / 2)? {
-        push(engine, table, &users, feed)?;
-    }
+    shrunk(engine, table, &users, feed)?;
     Ok(was_member)
 }
 

@@ -8,8 +8,8 @@ use std::io::Write as _;
 
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
-    CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, RESERVED, SENDER, SOURCE,
-    TARGET, TIME, TO,
+    CLEARED, COPY, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, RESERVED, SENDER,
+    SOURCE, TARGET, TIME, TO,
 };
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{CellValue, Column, ColumnName, Mutation, RowDigest};
@@ -19,6 +19,8 @@ use tideline_openapi::row::{Members, RowIntegers};
 use tideline_rows::selection::RowEncoder;
 use tideline_rows::value::{parse_column, write_text, write_value};
 use tideline_rows::{Result, RowsError};
+
+use crate::delivery::has_copies;
 
 /// Maximum length of a message id and of the name of a sender, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -49,7 +51,7 @@ pub(crate) fn columns_of(
     let now = engine.now();
     let mut columns = Vec::with_capacity(members.0.len() + 3);
     for (name, json) in &members.0 {
-        check_name(name, path)?;
+        check_name(table, name, path)?;
         let (column, declared) = table.column(name);
         let invalid = |found: String| {
             let expected = declared.map_or_else(String::new, |declared| format!(" has the type {declared};"));
@@ -65,19 +67,24 @@ pub(crate) fn columns_of(
 }
 
 /// Refuses the name of a column that users cannot write.
-pub(crate) fn check_name(name: &str, path: impl Display) -> Result<()> {
+pub(crate) fn check_name(table: &WideTable, name: &str, path: impl Display) -> Result<()> {
     if name.is_empty() || name.len() > COLUMN_NAME_BYTES_MAX {
         return Err(RowsError::Invalid(format!(
             "{path}: a column name has {} bytes; 1 to {COLUMN_NAME_BYTES_MAX} are allowed",
             name.len()
         )));
     }
-    match RESERVED.contains(&name) || name.starts_with(COUNTER_PREFIX) {
+    match RESERVED.contains(&name) || name.starts_with(COUNTER_PREFIX) || is_copy(table, name) {
         false => Ok(()),
         true => Err(RowsError::Invalid(format!(
             "{path}: column {name:?} is set by the server; use another name"
         ))),
     }
+}
+
+/// Returns true for the name of the column with copies of messages, in a table whose inboxes have them.
+fn is_copy(table: &WideTable, name: &str) -> bool {
+    name == COPY && has_copies(table)
 }
 
 /// Refuses an empty or long name.
@@ -208,6 +215,7 @@ impl<'r> Sorted<'r> {
                 (RECALLED, CellValue::Timestamp(time)) => sorted.recalled = Some(*time),
                 (MENTIONS, CellValue::Json(text)) => sorted.mentions = Some(text),
                 (TIME | SOURCE | TO | EXCEPT, _) => {}
+                (name, _) if is_copy(table, name) => {}
                 (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
                     (Some(counter), CellValue::I64(count)) => sorted.counters.push((counter, *count)),
                     _ => sorted.others.push((name, value)),

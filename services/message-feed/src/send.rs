@@ -15,22 +15,22 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
-use tideline_engine::feeds::{Audience, FeedClaim, FeedName};
+use tideline_engine::feeds::{Audience, FeedClaim, FeedName, Recipient};
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
-    EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
+    COPY, EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
 };
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
-    Action, CellValue, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowPath, RowWrite,
-    RowWriteOptions, WideError,
+    Action, CellValue, Column, Effect, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowPath,
+    RowWrite, RowWriteOptions, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::feed::NewMessage;
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::{audience, cached_members};
+use crate::delivery::{audience, cached_members, has_copies};
 use crate::message::{
     Values, check_length, columns_of, damaged, key_of, newest, reserved, time_of, to_columns,
 };
@@ -44,6 +44,13 @@ pub const ENTRIES_MAX: usize = 20_000;
 /// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a millisecond
 /// to encode.
 const ENTRIES_AT_ONCE_MAX: usize = 100;
+/// Maximum size of a copy of a message, in bytes. The entries of a larger message refer to it, because a reader of a page would
+/// otherwise read it also if it selects other columns.
+const COPY_BYTES_MAX: usize = 64 << 10;
+/// Maximum size of a write with copies, in bytes. It is below the limit of a write, because the sizes are estimated.
+const COPIED_WRITE_BYTES: usize = 3 << 20;
+/// Estimated size of a row of a write without the columns of its message, in bytes.
+const ROW_BYTES: usize = 150;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 /// Number of attempts of a request whose state is changed by others, before it is refused as contended.
@@ -227,6 +234,8 @@ pub fn reads_nothing(engine: &Engine, table: &WideTable, feed: &FeedName, messag
         return false;
     };
     cached_members(engine, table, feed)
+        // The copies of a message can be large.
+        .filter(|members| *members == 0 || !has_copies(table))
         .is_some_and(|members| messages.len() * (1 + members) <= ENTRIES_AT_ONCE_MAX)
 }
 
@@ -372,9 +381,9 @@ fn begin_write(
     let mut commit = None;
     if !new.is_empty() {
         let audience = audience(engine, table, feed)?;
-        let readers: Vec<Vec<TimelineId>> = new
+        let readers: Vec<Vec<&Recipient>> = new
             .iter()
-            .map(|(_, draft)| readers(&audience, draft.to, draft.except))
+            .map(|(_, draft)| ReaderLists::new(draft.to, draft.except).among(&audience))
             .collect();
         let entries = new.len() + readers.iter().map(Vec::len).sum::<usize>();
         if entries > ENTRIES_MAX {
@@ -388,6 +397,11 @@ fn begin_write(
             true => inbox_entry(table, feed),
             false => Values::new(),
         };
+        let mut room = CopyRoom::beside(entries);
+        let copied = new.iter().zip(&readers);
+        let copied: Vec<Option<&Values>> = copied
+            .map(|((_, draft), readers)| room.take(table, &draft.values, readers.len()))
+            .collect();
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let mut rows = Vec::with_capacity(entries);
             for (_, draft) in &new {
@@ -396,7 +410,7 @@ fn begin_write(
             }
             for (number, readers) in readers.iter().enumerate() {
                 let message = rows[number].time;
-                push_entries(table, readers, message, &source, &mut rows)?;
+                push_entries(table, readers, message, (&source, copied[number]), &mut rows)?;
             }
             Ok(rows)
         };
@@ -412,6 +426,10 @@ fn begin_write(
             None => "an inbox entry".to_owned(),
         })?;
         commit = begun.commit;
+        if let (true, [first, ..]) = (audience.is_fanned_out, &begun.writes[..new.len()]) {
+            let last = begun.writes[new.len() - 1].time;
+            engine.add_fan_out(table, feed, (first.time, last));
+        }
         for ((number, draft), write) in new.iter().zip(&begun.writes) {
             let assigned = (write.time, Timestamp::from_nanos_clamped(write.time));
             let (sequence, time) = draft.given.unwrap_or(assigned);
@@ -430,13 +448,30 @@ fn begin_write(
     Ok((sent, commit))
 }
 
-/// Returns the ids of the inboxes that show a message.
-pub(crate) fn readers(audience: &Audience, to: Option<&[String]>, except: &[String]) -> Vec<TimelineId> {
-    let to: Option<HashSet<&str>> = to.map(|to| to.iter().map(String::as_str).collect());
-    let except: HashSet<&str> = except.iter().map(String::as_str).collect();
-    let shows = |user: &str| to.as_ref().is_none_or(|to| to.contains(user)) && !except.contains(user);
-    let shown = audience.members.iter().filter(|(user, _)| shows(user));
-    shown.map(|(_, inbox)| *inbox).collect()
+/// Lists of a message that select the members whose inboxes show it.
+pub(crate) struct ReaderLists<'m> {
+    to: Option<HashSet<&'m str>>,
+    except: HashSet<&'m str>,
+}
+
+impl<'m> ReaderLists<'m> {
+    /// Creates the lists of a message: the members that it names; all if `to` is `None`, without those of `except`.
+    pub(crate) fn new(to: Option<&'m [String]>, except: &'m [String]) -> Self {
+        Self {
+            to: to.map(|to| to.iter().map(String::as_str).collect()),
+            except: except.iter().map(String::as_str).collect(),
+        }
+    }
+
+    pub(crate) fn has(&self, user: &str) -> bool {
+        self.to.as_ref().is_none_or(|to| to.contains(user)) && !self.except.contains(user)
+    }
+
+    /// Returns the members of an audience whose inboxes show the message.
+    pub(crate) fn among<'a>(&self, audience: &'a Audience) -> Vec<&'a Recipient> {
+        let members = audience.members.iter();
+        members.filter(|member| self.has(&member.user)).collect()
+    }
 }
 
 /// Returns the columns of the inbox entries of a feed.
@@ -448,26 +483,83 @@ pub(crate) fn inbox_entry(table: &WideTable, feed: TimelineId) -> Values {
     )]
 }
 
-/// Appends the writes of the inbox entries of a message.
+/// Appends the writes of the inbox entries of a message. `copied` has the columns of the message if the entries have copies.
 pub(crate) fn push_entries<'v>(
     table: &WideTable,
-    inboxes: &[TimelineId],
+    recipients: &[&Recipient],
     sequence: i64,
-    entry: &'v Values,
+    (entry, copied): (&'v Values, Option<&Values>),
     rows: &mut Vec<RowWrite<'v>>,
 ) -> std::result::Result<(), EngineError> {
-    for inbox in inboxes {
-        let (key, partition) = stored_key(table, *inbox, sequence)?;
+    let copy = copied.map(|values| copy_of(values, sequence));
+    for recipient in recipients {
+        let (key, partition) = stored_key(table, recipient.inbox, sequence)?;
         rows.push(RowWrite {
             key,
             partition,
             time: sequence,
-            action: Action::Create(to_columns(entry.iter(), sequence)),
+            action: Action::Create(entry_columns(table, entry, copy.as_ref(), sequence)),
             condition: None,
             image: Image::None,
         });
     }
     Ok(())
+}
+
+/// Returns the columns of an inbox entry with a copy of its message, or without one.
+pub(crate) fn entry_columns<'v>(
+    table: &WideTable,
+    entry: &'v Values,
+    copy: Option<&Bytes>,
+    time: i64,
+) -> Vec<Column<'v>> {
+    let mut columns = to_columns(entry.iter(), time);
+    if let Some(copy) = copy {
+        let value = CellValue::Binary(copy.to_vec().into());
+        columns.push(Column::with(table.column(COPY).0, time, value));
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    columns
+}
+
+/// Returns the copy of a message with these columns, in the form of stored rows. The length does not depend on the time.
+pub(crate) fn copy_of(values: &Values, time: i64) -> Bytes {
+    let message = Mutation {
+        effect: Effect::Replace,
+        time,
+        columns: to_columns(values.iter(), time),
+    };
+    message.encoded()
+}
+
+/// Bytes of a request that remain for copies of messages in inbox entries.
+pub(crate) struct CopyRoom(usize);
+
+impl CopyRoom {
+    /// Returns the room beside this number of rows, without the columns of messages.
+    pub(crate) const fn beside(rows: usize) -> Self {
+        Self(COPIED_WRITE_BYTES.saturating_sub(rows * ROW_BYTES))
+    }
+
+    /// Takes the bytes of a message, and those of its copies if they fit. Returns the columns to copy; `None` if the entries
+    /// of the message must refer to it.
+    pub(crate) fn take<'v>(
+        &mut self,
+        table: &WideTable,
+        values: &'v Values,
+        copies: usize,
+    ) -> Option<&'v Values> {
+        if !has_copies(table) {
+            return None;
+        }
+        let bytes = copy_of(values, 0).len();
+        self.0 = self.0.saturating_sub(bytes);
+        let rest = self.0.checked_sub(bytes.saturating_mul(copies))?;
+        (copies > 0 && bytes <= COPY_BYTES_MAX).then(|| {
+            self.0 = rest;
+            values
+        })
+    }
 }
 
 /// Returns an error if a row of an atomic write was not written. `path` names a row, by its number.

@@ -195,7 +195,7 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
-/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`] and [`FORMAT_CUT`]. This build reads formats 1 to 16.
+/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`] and [`FORMAT_FAN_OUT`]. This build reads formats 1 to 17.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -237,6 +237,9 @@ pub const FORMAT_FEEDS: u8 = 15;
 /// could not read the references to these values. Also of a table of the server: an earlier build would let requests read
 /// it, and would remove the entries of the journal that its change streams keep.
 pub const FORMAT_CUT: u8 = 16;
+/// Format number of the row of a feed table whose messages a job writes to inboxes, or whose inboxes have copies of messages.
+/// A build of format 16 would not run the job, and would leave the copies of edited and deleted messages unchanged.
+pub const FORMAT_FAN_OUT: u8 = 17;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -314,6 +317,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        _ if has_fan_out(&table.spec) => FORMAT_FAN_OUT,
         _ if table.spec.is_system => FORMAT_CUT,
         Some(wide) if wide.cut_values => FORMAT_CUT,
         _ if table.spec.model == TableModel::Feed => FORMAT_FEEDS,
@@ -334,6 +338,12 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
         ..table.clone()
     };
     put_row(ManifestKind::Table, &name, &row)
+}
+
+/// Returns true if a job writes messages to the inboxes of a feed table, or if its inboxes have copies of messages.
+fn has_fan_out(spec: &TableSpec) -> bool {
+    let inboxes = spec.feed.and_then(|feed| feed.inboxes);
+    inboxes.is_some_and(|inboxes| inboxes.fan_out_max > 0 || !inboxes.entries.is_reference())
 }
 
 /// Returns true if the parts of a table follow from generated ids.
@@ -377,7 +387,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_CUT).contains(&version.format) {
+    if !(1..=FORMAT_FAN_OUT).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -40,6 +40,9 @@ pub const TO: &str = "to";
 pub const EXCEPT: &str = "except";
 /// Column with the users whom a message mentions, as a JSON list.
 pub const MENTIONS: &str = "mentions";
+/// Column with a copy of the message to which an entry of an inbox refers, in the form of stored rows. Only tables with
+/// [`InboxEntries::Copy`] have it.
+pub const COPY: &str = "copy";
 /// Beginning of the names of columns that hold the counters of a message.
 pub const COUNTER_PREFIX: &str = "counter.";
 /// Name of the secondary index by message id.
@@ -71,10 +74,43 @@ pub struct InboxSpec {
     /// Maximum number of members to whose inboxes each message is written, 0 to [`PUSH_MAX`]. The members of a larger feed
     /// read its messages from the feed.
     pub push_max: u32,
+    /// Maximum number of members of a larger feed whose messages a job writes to the inboxes later: 0 = no job, or more than
+    /// `push_max`, up to [`FAN_OUT_MAX`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fan_out_max: u32,
+    /// Content of the entries that are written together with their message.
+    #[serde(default, skip_serializing_if = "InboxEntries::is_reference")]
+    pub entries: InboxEntries,
 }
 
 /// Largest [`InboxSpec::push_max`]: the inbox entries of a message are in one journal entry.
 pub const PUSH_MAX: u32 = 1_000;
+/// Largest [`InboxSpec::fan_out_max`]. The job reads the members once per 100 messages, and a member who leaves counts them.
+pub const FAN_OUT_MAX: u32 = 100_000;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Content of the entries of inboxes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InboxEntries {
+    /// An entry names the feed of its message. A reader of the inbox reads the message.
+    #[default]
+    Reference,
+    /// An entry also has the columns of its message, without the counters.
+    Copy,
+}
+
+impl InboxEntries {
+    /// Returns true for entries without columns of their message.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    pub const fn is_reference(&self) -> bool {
+        matches!(self, Self::Reference)
+    }
+}
 
 /// Key column of the table of users: the user, or an empty text for the state of a feed.
 pub const USER: &str = "user";
@@ -88,8 +124,12 @@ pub const VISIBLE_FROM: &str = "visible_from";
 pub const CURSOR: &str = "cursor";
 /// Column of a membership: true if its unread messages do not count for the user.
 pub const MUTED: &str = "muted";
-/// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list.
+/// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list. Also a column
+/// of the progress of its fan-out.
 pub const PULLED: &str = "pulled";
+/// Last key column of the row ("", feed, [`FAN_OUT`]) of the table of users, which holds the progress of the job that writes
+/// the messages of a feed to inboxes.
+pub const FAN_OUT: &str = "fan_out";
 /// Name of the index of memberships by feed.
 pub const MEMBER_INDEX: &str = "by_feed";
 
@@ -192,17 +232,24 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         (EXCEPT, ColumnType::Json),
         (MENTIONS, ColumnType::Json),
     ];
-    let reserved = reserved.map(|(name, column_type)| ColumnSpec {
-        name: name.to_owned(),
-        column_type,
-        number: 0,
-    });
+    let has_copies = feed
+        .inboxes
+        .is_some_and(|inboxes| inboxes.entries == InboxEntries::Copy);
+    let copy = has_copies.then_some((COPY, ColumnType::Binary));
+    let reserved = reserved
+        .into_iter()
+        .chain(copy)
+        .map(|(name, column_type)| ColumnSpec {
+            name: name.to_owned(),
+            column_type,
+            number: 0,
+        });
     WideSpec {
         key: vec![
             key_column(FEED, KeySource::Type(ColumnType::String)),
             key_column(SEQUENCE, sequence),
         ],
-        columns: reserved.into_iter().chain(messages.columns).collect(),
+        columns: reserved.chain(messages.columns).collect(),
         next_column: 1,
         max_versions: 1,
         version_guard: None,

@@ -56,7 +56,7 @@ pub mod wide;
 
 pub use batch::{BytesColumn, ColumnData, PointBatch, PointGroup, SeriesError, SeriesResolver};
 pub use compensated_sum::CompensatedSum;
-pub use feed::{FeedSpec, InboxSpec, SequenceSource};
+pub use feed::{FeedSpec, InboxEntries, InboxSpec, SequenceSource};
 pub use geo::GeoPoint;
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;

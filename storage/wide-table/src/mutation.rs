@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::codec;
@@ -167,6 +168,11 @@ impl<'a> Mutation<'a> {
             time,
             columns: Vec::new(),
         }
+    }
+
+    /// Returns the stored form of the mutation, which [`StoredRow::with_columns`](crate::StoredRow::with_columns) reads.
+    pub fn encoded(&self) -> Bytes {
+        codec::encoded(self)
     }
 
     /// Reads the stored form of a mutation, as an entry of the journal holds it.

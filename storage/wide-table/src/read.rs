@@ -78,6 +78,11 @@ impl StoredRow {
         }
     }
 
+    /// Returns a row with columns in the form of [`Mutation::encoded`], such as a copy of a row that another one holds.
+    pub const fn with_columns(key: Bytes, columns: Bytes) -> Self {
+        Self::new(key, columns)
+    }
+
     /// Returns the row with columns that hold the contents of cut values. The stored bytes, of which digests are
     /// computed, stay the same.
     pub(crate) fn with_whole(self, whole: Bytes) -> Self {

@@ -1,6 +1,7 @@
 //! Members, inboxes and unread counts against a naive model, and inboxes that are read while members and messages change.
 //!
-//! The limit of pushed messages is low, so that the delivery of each feed switches often.
+//! The limit of pushed messages is low, so that the delivery of each feed switches often. The job that writes messages to
+//! inboxes runs at random moments; between its steps other requests run, and it is cancelled at random steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -14,22 +15,32 @@ use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::blocks::{block, blocked, unblock};
 use tideline_message_feed::change::{self, Target};
+use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
 use tideline_message_feed::inbox::{conversations, page, reaches_cold};
 use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
 use tideline_message_feed::read::ReadTerms;
 use tideline_message_feed::send::{WriteTerms, send};
 use tideline_openapi::feed::{EditMessage, MessageOrder};
+use tideline_rows::RowsError;
 use tideline_testkit::{Random, rounds, seed, seeds};
 
 use crate::database::{Database, OpenBackend, SECOND, fjall, key, memory, on_behalf_of, parse, values};
 
 const FEEDS: [&str; 3] = ["room,name=one", "room,name=two", "room,name=three"];
 const USERS: [&str; 6] = ["ann", "bea", "cid", "d, e=f", "eva", "ülo"];
-/// Number of members above which the messages of a feed are pulled.
-const PUSH_MAX: u64 = 3;
 
-fn settings() -> Value {
-    json!({"columns": [{"name": "text", "type": "string"}], "inboxes": {"push_max": PUSH_MAX}})
+/// Settings of inboxes that the tests use.
+const SETTINGS: [&str; 4] = [
+    r#"{"push_max": 3}"#,
+    r#"{"push_max": 3, "fan_out_max": 5}"#,
+    r#"{"push_max": 3, "entries": "copy"}"#,
+    r#"{"push_max": 2, "fan_out_max": 4, "entries": "copy"}"#,
+];
+
+/// Returns settings of a table with these settings of inboxes.
+fn settings(inboxes: &str) -> Value {
+    let inboxes: Value = serde_json::from_str(inboxes).expect("JSON");
+    json!({"columns": [{"name": "text", "type": "string"}], "inboxes": inboxes})
 }
 
 /// Message or event of the model.
@@ -42,6 +53,7 @@ struct Entry {
     mentions: Vec<&'static str>,
     is_event: bool,
     is_recalled: bool,
+    text: Option<String>,
 }
 
 impl Entry {
@@ -58,9 +70,11 @@ struct Joined {
     is_muted: bool,
 }
 
-/// Database with its model.
-struct Lab {
-    database: Database,
+/// Naive model of a database.
+#[derive(Default)]
+struct Model {
+    /// Number of edits.
+    edits: usize,
     /// Messages and events that exist, by their sequence numbers.
     entries: BTreeMap<i64, Entry>,
     members: BTreeMap<(usize, &'static str), Joined>,
@@ -68,23 +82,47 @@ struct Lab {
     blocks: BTreeSet<(&'static str, &'static str)>,
 }
 
-impl Lab {
-    fn step(&mut self, random: &mut Random) {
-        match random.below(13) {
-            12 => self.block(random),
-            0..=4 => self.send(random),
-            5 | 6 => self.join(random),
-            7 => self.leave(random),
-            8 | 9 => self.change(random),
-            10 => self.change_member(random),
-            _ => match random.is(30) {
-                true => self.database.reopen(),
-                false => self.database.clock.advance(SECOND),
-            },
+/// Message that an inbox shows: sequence number, text, and true if it was recalled.
+type Shown = (i64, Option<String>, bool);
+
+impl Model {
+    /// Executes a random request.
+    fn step(&mut self, database: &Database, random: &mut Random) {
+        match random.below(12) {
+            0..=4 => self.send(database, random),
+            5 | 6 => self.join(database, random),
+            7 => self.leave(database, random),
+            8 | 9 => self.change(database, random),
+            10 => self.change_member(database, random),
+            _ => self.block(database, random),
         }
     }
 
-    fn send(&mut self, random: &mut Random) {
+    /// Runs the job that writes messages to inboxes, with other requests between its steps.
+    fn fan_out(&mut self, database: &Database, random: &mut Random) {
+        let mut steps = 0;
+        let last = match random.is(30) {
+            true => random.below(6),
+            false => 60,
+        };
+        let mut step = |_: &FanOutProgress| {
+            if steps == last {
+                return ControlFlow::Break(());
+            }
+            steps += 1;
+            if random.is(40) {
+                self.step(database, random);
+            }
+            ControlFlow::Continue(())
+        };
+        match fan_out(database.engine(), &database.table(), &mut step) {
+            Ok(_) => {}
+            Err(RowsError::Cancelled) => assert_eq!(steps, last),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn send(&mut self, database: &Database, random: &mut Random) {
         let some = |random: &mut Random| -> Vec<&'static str> {
             USERS.into_iter().filter(|_| random.is(40)).collect()
         };
@@ -99,28 +137,27 @@ impl Lab {
             mentions: some(random),
             is_event: false,
             is_recalled: false,
+            text: Some("hello".to_owned()),
         };
         let count = 1 + random.below(3) as usize;
         let message = json!({
             "sender": entry.sender, "to": entry.to, "except": entry.except, "mentions": entry.mentions,
             "columns": {"text": "hello"}
         });
-        let sent = self
-            .database
-            .send(FEEDS[entry.feed], &json!(vec![message; count]));
+        let sent = database.send(FEEDS[entry.feed], &json!(vec![message; count]));
         for message in sent.expect("sent").messages {
             self.entries.insert(message.sequence, entry.clone());
         }
     }
 
-    fn join(&mut self, random: &mut Random) {
+    fn join(&mut self, database: &Database, random: &mut Random) {
         let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
         let history = match random.below(3) {
             0 => None,
             1 => Some(i64::MIN),
             _ => self.entries.keys().nth(self.entries.len() / 2).copied(),
         };
-        let (engine, table) = (self.database.engine(), self.database.table());
+        let (engine, table) = (database.engine(), database.table());
         let joined = join(engine, &table, &key(FEEDS[feed]), user, history, &|| false);
         let joined = joined.expect("a member");
         self.members.entry((feed, user)).or_insert(Joined {
@@ -130,9 +167,9 @@ impl Lab {
         });
     }
 
-    fn leave(&mut self, random: &mut Random) {
+    fn leave(&mut self, database: &Database, random: &mut Random) {
         let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
-        let (engine, table) = (self.database.engine(), self.database.table());
+        let (engine, table) = (database.engine(), database.table());
         let Ok(id) = engine.feed(&table, &key(FEEDS[feed])) else {
             return;
         };
@@ -141,9 +178,9 @@ impl Lab {
     }
 
     /// Blocks a sender, or ends that.
-    fn block(&mut self, random: &mut Random) {
+    fn block(&mut self, database: &Database, random: &mut Random) {
         let (user, sender) = (random.of(&USERS), random.of(&USERS));
-        let (engine, table) = (self.database.engine(), self.database.table());
+        let (engine, table) = (database.engine(), database.table());
         match random.is(50) {
             true => {
                 block(engine, &table, user, sender).expect("blocked");
@@ -170,9 +207,9 @@ impl Lab {
     }
 
     /// Sets a cursor, or mutes a conversation.
-    fn change_member(&mut self, random: &mut Random) {
+    fn change_member(&mut self, database: &Database, random: &mut Random) {
         let (feed, user) = (random.below(FEEDS.len() as u64) as usize, random.of(&USERS));
-        let (engine, table) = (self.database.engine(), self.database.table());
+        let (engine, table) = (database.engine(), database.table());
         let Ok(id) = engine.feed(&table, &key(FEEDS[feed])) else {
             return;
         };
@@ -201,7 +238,7 @@ impl Lab {
     }
 
     /// Edits, recalls or deletes a message.
-    fn change(&mut self, random: &mut Random) {
+    fn change(&mut self, database: &Database, random: &mut Random) {
         let messages = self.entries.iter().filter(|(_, entry)| !entry.is_event);
         let messages: Vec<i64> = messages.map(|(sequence, _)| *sequence).collect();
         if messages.is_empty() {
@@ -216,18 +253,26 @@ impl Lab {
             event: None,
         };
         let terms = on_behalf_of(Some(entry.sender));
-        let (engine, table) = (self.database.engine(), self.database.table());
+        let (engine, table) = (database.engine(), database.table());
+        let mut event_text = None;
         let event = match random.below(3) {
             0 => {
-                let edit: EditMessage = parse(&json!({"columns": {"text": "changed"}}));
+                self.edits += 1;
+                let text = format!("edit {}", self.edits);
+                let edit: EditMessage = parse(&json!({"columns": {"text": text}}));
                 let edited = change::edit(engine, &table, target, &edit, &terms);
                 assert_eq!(edited.is_err(), entry.is_recalled);
+                if edited.is_ok() {
+                    self.entries.get_mut(&sequence).expect("it exists").text = Some(text.clone());
+                    event_text = Some(text);
+                }
                 edited.ok()
             }
             1 => {
                 let recalled = change::recall(engine, &table, target, &terms).expect("recalled");
                 assert_eq!(recalled.is_none(), entry.is_recalled);
-                self.entries.get_mut(&sequence).expect("it exists").is_recalled = true;
+                let message = self.entries.get_mut(&sequence).expect("it exists");
+                (message.is_recalled, message.text) = (true, None);
                 recalled
             }
             _ => {
@@ -240,38 +285,41 @@ impl Lab {
                 is_event: true,
                 is_recalled: false,
                 mentions: Vec::new(),
+                text: event_text,
                 ..entry
             };
             self.entries.insert(event, event_entry);
         }
     }
 
-    /// Returns the sequence numbers that the inbox of a user shows.
-    fn expected(&self, user: &'static str) -> Vec<i64> {
+    /// Returns the sequence numbers and texts that the inbox of a user shows.
+    fn expected(&self, user: &'static str) -> Vec<Shown> {
         let is_shown = |(sequence, entry): &(&i64, &Entry)| {
             let member = self.members.get(&(entry.feed, user));
             member.is_some_and(|member| **sequence >= member.visible_from) && self.sees(user, entry)
         };
         let shown = self.entries.iter().filter(is_shown);
-        shown.map(|(sequence, _)| *sequence).collect()
+        shown
+            .map(|(sequence, entry)| (*sequence, entry.text.clone(), entry.is_recalled))
+            .collect()
     }
 
-    fn check(&self, random: &mut Random) {
+    fn check(&self, database: &Database, random: &mut Random) {
         for user in USERS {
             let expected = self.expected(user);
             let limit = 1 + random.below(5) as usize;
-            let found = read(&self.database, user, MessageOrder::Ascending, limit);
+            let found = read(database, user, MessageOrder::Ascending, limit);
             assert_eq!(found, expected, "{user}");
             let mut newest_first = expected;
             newest_first.reverse();
-            let found = read(&self.database, user, MessageOrder::Descending, limit);
+            let found = read(database, user, MessageOrder::Descending, limit);
             assert_eq!(found, newest_first, "{user}");
-            self.check_conversations(user);
+            self.check_conversations(database, user);
         }
     }
 
-    fn check_conversations(&self, user: &'static str) {
-        let (engine, table) = (self.database.engine(), self.database.table());
+    fn check_conversations(&self, database: &Database, user: &'static str) {
+        let (engine, table) = (database.engine(), database.table());
         let found = conversations(engine, &table, user, 10, &|| false).expect("conversations");
         let (mut total, mut last) = (0, None);
         for conversation in &found.conversations {
@@ -324,8 +372,20 @@ fn sequences(messages: &[String]) -> Vec<i64> {
         .collect()
 }
 
-/// Reads an inbox page by page. Returns the sequence numbers.
-fn read(database: &Database, user: &str, order: MessageOrder, limit: usize) -> Vec<i64> {
+/// Returns the messages in JSON.
+fn shown(messages: &[String]) -> Vec<Shown> {
+    let texts = values(messages).into_iter().map(|message| {
+        let text = message["columns"]["text"].as_str().map(str::to_owned);
+        (text, message["recalled"].is_string())
+    });
+    let found = sequences(messages).into_iter().zip(texts);
+    found
+        .map(|(sequence, (text, is_recalled))| (sequence, text, is_recalled))
+        .collect()
+}
+
+/// Reads an inbox page by page.
+fn read(database: &Database, user: &str, order: MessageOrder, limit: usize) -> Vec<Shown> {
     let mut terms = ReadTerms {
         order,
         has_events: true,
@@ -336,7 +396,7 @@ fn read(database: &Database, user: &str, order: MessageOrder, limit: usize) -> V
         let encoder = MessageEncoder::default();
         let (engine, table) = (database.engine(), database.table());
         let read = page(engine, &table, (user, &terms), &encoder, limit, &|| false).expect("a page");
-        found.extend(sequences(&read.messages));
+        found.extend(shown(&read.messages));
         if !read.has_more {
             return found;
         }
@@ -347,45 +407,59 @@ fn read(database: &Database, user: &str, order: MessageOrder, limit: usize) -> V
     }
 }
 
-fn run(seed: u64, open_backend: OpenBackend) {
+fn run(seed: u64, inboxes: &str, open_backend: OpenBackend) {
+    println!("seed {seed}: {inboxes}");
     let mut random = Random::new(seed);
-    let mut lab = Lab {
-        database: Database::new(open_backend, &settings(), None),
-        entries: BTreeMap::new(),
-        members: BTreeMap::new(),
-        blocks: BTreeSet::new(),
-    };
+    let mut database = Database::new(open_backend, &settings(inboxes), None);
+    let mut model = Model::default();
     for step in 0..rounds("TIDELINE_INBOX_STEPS", 120, 600) {
-        lab.step(&mut random);
+        match random.below(14) {
+            0 if random.is(30) => database.reopen(),
+            0 => drop(database.clock.advance(SECOND)),
+            1 | 2 if inboxes.contains("fan_out_max") => model.fan_out(&database, &mut random),
+            _ => model.step(&database, &mut random),
+        }
         if step % 6 == 0 {
-            lab.check(&mut random);
+            model.check(&database, &mut random);
         }
     }
-    lab.check(&mut random);
+    model.check(&database, &mut random);
+    database.reopen();
+    model.check(&database, &mut random);
 }
 
 #[test]
 fn random_members_and_messages_equal_a_naive_model_in_memory() {
     for seed in seeds("inboxes-memory", 4) {
-        run(seed, memory(Character::Embedded));
-        run(seed, memory(Character::Distributed));
+        for inboxes in SETTINGS {
+            run(seed, inboxes, memory(Character::Embedded));
+            run(seed, inboxes, memory(Character::Distributed));
+        }
     }
 }
 
 #[test]
 fn random_members_and_messages_equal_a_naive_model_on_fjall() {
-    for seed in seeds("inboxes-fjall", 2) {
-        let folder = tempfile::tempdir().expect("a folder");
-        run(seed, fjall(folder.path()));
+    for seed in seeds("inboxes-fjall", 1) {
+        for inboxes in SETTINGS {
+            let folder = tempfile::tempdir().expect("a folder");
+            run(seed, inboxes, fjall(folder.path()));
+        }
     }
 }
 
 /// A follower keeps its cursor while other members come and go, so that the delivery switches again and again.
 #[test]
 fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
+    for inboxes in [SETTINGS[0], SETTINGS[3]] {
+        follow_while_the_delivery_switches(inboxes);
+    }
+}
+
+fn follow_while_the_delivery_switches(inboxes: &str) {
     const SENDERS: usize = 3;
     let count = rounds("TIDELINE_INBOX_MESSAGES", 60, 600);
-    let database = Database::new(memory(Character::Embedded), &settings(), None);
+    let database = Database::new(memory(Character::Embedded), &settings(inboxes), None);
     let (engine, table) = (database.engine(), database.table());
     for feed in FEEDS {
         for user in ["ann", "bea", "cid"] {
@@ -427,6 +501,9 @@ fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
                     for user in ["bea", "cid"] {
                         join(engine, &table, &key(feed), user, None, &|| false).expect("a member");
                     }
+                }
+                if inboxes.contains("fan_out_max") {
+                    fan_out(engine, &table, &mut |_| ControlFlow::Continue(())).expect("a fan-out");
                 }
                 switches += 1;
             }
@@ -472,7 +549,7 @@ fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
 #[test]
 fn a_read_of_an_inbox_reaches_cold_parts_by_its_bounds() {
     const DAYS: i64 = 86_400 * SECOND;
-    let mut settings = settings();
+    let mut settings = settings(SETTINGS[0]);
     settings["parts"] = json!({"every": "day"});
     let mut database = Database::new(memory(Character::Embedded), &settings, None);
     let (engine, table) = (database.engine(), database.table());
@@ -498,6 +575,8 @@ fn a_read_of_an_inbox_reaches_cold_parts_by_its_bounds() {
     assert!(reaches_cold("ann", None));
     assert!(!reaches_cold("ann", Some(new - 1)));
     assert!(!reaches_cold("bea", None), "a user without an inbox");
-    assert_eq!(read(&database, "ann", MessageOrder::Ascending, 10), [old, new]);
+    let found = read(&database, "ann", MessageOrder::Ascending, 10);
+    let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
+    assert_eq!(found, [old, new]);
     database.close();
 }

@@ -3,6 +3,7 @@
 mod begun;
 mod changes;
 mod database;
+mod fan_out;
 mod inboxes;
 mod lab;
 mod model;

@@ -5,7 +5,7 @@
 
 use tideline_backend::{Epoch, ManifestRow};
 use tideline_model::feed::{MessageSettings, rows_of};
-use tideline_model::{FeedSpec, SearchAnalyzer, TableModel, TableName, TableSpec};
+use tideline_model::{FeedSpec, InboxEntries, InboxSpec, SearchAnalyzer, TableModel, TableName, TableSpec};
 
 use super::*;
 
@@ -271,11 +271,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":17,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":18,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 17 is not supported by this build"
+        "stored cursor row cannot be read: format 18 is not supported by this build"
     );
 }
 
@@ -362,7 +362,7 @@ fn a_table_with_column_groups_has_a_later_format() {
     );
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
-    let later = text.replace(r#"{"format":14,"#, r#"{"format":17,"#);
+    let later = text.replace(r#"{"format":14,"#, r#"{"format":18,"#);
     let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
     assert!(refused.is_err(), "a later format is refused");
 }
@@ -411,6 +411,51 @@ fn a_table_of_the_server_has_the_latest_format() {
     assert!(text.contains(r#""is_system":true"#), "{text}");
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
+}
+
+#[test]
+fn a_feed_table_with_a_fan_out_or_copies_has_the_latest_format() {
+    let plain = InboxSpec {
+        push_max: 3,
+        fan_out_max: 0,
+        entries: InboxEntries::Reference,
+    };
+    let (fan_out, copies) = (
+        InboxSpec {
+            fan_out_max: 9,
+            ..plain
+        },
+        InboxSpec {
+            entries: InboxEntries::Copy,
+            ..plain
+        },
+    );
+    for (inboxes, format) in [(plain, 15), (fan_out, 17), (copies, 17)] {
+        let feed = FeedSpec {
+            inboxes: Some(inboxes),
+            ..FeedSpec::default()
+        };
+        let spec = TableSpec {
+            model: TableModel::Feed,
+            feed: Some(feed),
+            wide: Some(Box::new(rows_of(feed, MessageSettings::default()))),
+            ..TableSpec::default()
+        };
+        let row = TableRow::new(TableId(2), TableName::new("chat").expect("a name"), spec, 77, 78);
+        let ManifestChange::Put(stored) = put_table(&row) else {
+            panic!("a put")
+        };
+        let text = std::str::from_utf8(&stored.detail).expect("text");
+        assert!(
+            text.starts_with(&format!(r#"{{"format":{format},"id":2,"#)),
+            "{text}"
+        );
+        // A table of earlier builds has neither setting.
+        let has_new = text.contains("fan_out_max") || text.contains("entries") || text.contains("copy");
+        assert_eq!(has_new, format == 17, "{text}");
+        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
+        assert_eq!(state.common.tables[&TableId(2)], row);
+    }
 }
 
 #[test]

@@ -73,9 +73,15 @@ pub(crate) struct WideArguments {
     /// 0 to 1000
     #[arg(help_heading = "Rows", long, value_name = "N")]
     inboxes: Option<u32>,
+    /// Maximum number of members of a larger feed whose messages a job writes to the inboxes later, up to 100000
+    #[arg(help_heading = "Rows", long, value_name = "N", requires = "inboxes")]
+    fan_out: Option<u32>,
+    /// Copy messages into inboxes, so that a read of an inbox reads no message
+    #[arg(help_heading = "Rows", long, requires = "inboxes")]
+    inbox_copies: bool,
     /// JSON file with the settings of the rows, as in the API, or `-` for standard input
     #[arg(help_heading = "Rows", long = "wide", value_name = "FILE")]
-    #[arg(conflicts_with_all = ["keys", "columns", "groups", "dense_groups", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts", "sequence", "inboxes"])]
+    #[arg(conflicts_with_all = ["keys", "columns", "groups", "dense_groups", "max_versions", "allow_rising_key", "ttl", "ttl_of", "parts", "sequence", "inboxes", "fan_out", "inbox_copies"])]
     file: Option<PathBuf>,
 }
 
@@ -157,7 +163,14 @@ impl WideArguments {
             settings.insert("sequence".into(), source.as_str().into());
         }
         if let Some(push_max) = self.inboxes {
-            settings.insert("inboxes".into(), json!({"push_max": push_max}));
+            let mut inboxes = json!({"push_max": push_max});
+            if let Some(fan_out_max) = self.fan_out {
+                inboxes["fan_out_max"] = fan_out_max.into();
+            }
+            if self.inbox_copies {
+                inboxes["entries"] = "copy".into();
+            }
+            settings.insert("inboxes".into(), inboxes);
         }
         if let Some(every) = &self.parts {
             let mut parts = json!({"every": every.trim()});
@@ -230,8 +243,15 @@ pub(super) fn described(table: &Value) -> String {
     if let Some(source) = table["feed"]["sequence"].as_str() {
         grid.row(vec!["sequence".into(), source.into()]);
     }
-    if let Some(push_max) = table["feed"]["inboxes"]["push_max"].as_u64() {
+    let inboxes = &table["feed"]["inboxes"];
+    if let Some(push_max) = inboxes["push_max"].as_u64() {
         grid.row(vec!["inboxes".into(), push_max.to_string()]);
+    }
+    if let Some(fan_out_max) = inboxes["fan_out_max"].as_u64() {
+        grid.row(vec!["fan-out".into(), fan_out_max.to_string()]);
+    }
+    if let Some(entries) = inboxes["entries"].as_str() {
+        grid.row(vec!["inbox entries".into(), entries.into()]);
     }
     for column in wide["key"].as_array().into_iter().flatten() {
         grid.row(vec!["key".into(), key_text(column)]);

@@ -1,0 +1,417 @@
+//! The job that writes messages to inboxes: which entries exist before, while and after it runs.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+use tideline_engine::backend::memory::Character;
+use tideline_engine::feeds::FeedName;
+use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::change::{self, Target};
+use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
+use tideline_message_feed::inbox::{page, sources_now};
+use tideline_message_feed::members::{join, leave};
+use tideline_message_feed::read::ReadTerms;
+use tideline_message_feed::send::WriteTerms;
+use tideline_openapi::feed::EditMessage;
+use tideline_rows::RowsError;
+use tideline_testkit::rounds;
+
+use crate::database::{Database, SECOND, fjall, key, memory, parse, values};
+
+const FEED: &str = "room,name=lobby";
+const DAY: i64 = 86_400 * SECOND;
+
+fn database(inboxes: &Value) -> Database {
+    Database::new(memory(Character::Embedded), &json!({"inboxes": inboxes}), None)
+}
+
+fn enter(database: &Database, users: std::ops::Range<usize>, history: Option<i64>) {
+    for user in users {
+        let (engine, table, user) = (database.engine(), database.table(), format!("u{user}"));
+        join(engine, &table, &key(FEED), &user, history, &|| false).expect("a member");
+    }
+}
+
+fn exit(database: &Database, user: usize) {
+    let user = format!("u{user}");
+    let (engine, table) = (database.engine(), database.table());
+    leave(engine, &table, database.id(FEED), &user, &|| false).expect("it leaves");
+}
+
+fn run(database: &Database) -> FanOutProgress {
+    let mut step = |_: &FanOutProgress| ControlFlow::Continue(());
+    fan_out(database.engine(), &database.table(), &mut step).expect("a fan-out")
+}
+
+fn sequences(messages: &[Value]) -> Vec<i64> {
+    let sequence = |message: &Value| message["sequence"].as_str()?.parse().ok();
+    messages
+        .iter()
+        .map(|message| sequence(message).expect("a number"))
+        .collect()
+}
+
+/// Returns the entries that the inbox of a user has as a feed.
+fn entries(database: &Database, user: usize) -> Vec<i64> {
+    sequences(&database.all(&format!("inbox,user=u{user}")))
+}
+
+/// Returns the messages that the inbox of a user shows.
+fn shown(database: &Database, user: usize) -> Vec<i64> {
+    let terms = ReadTerms {
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let (engine, table, user) = (database.engine(), database.table(), format!("u{user}"));
+    let encoder = MessageEncoder::default();
+    let read = page(engine, &table, (&user, &terms), &encoder, 1_000, &|| false).expect("a page");
+    assert!(!read.has_more);
+    sequences(&values(&read.messages))
+}
+
+/// Returns true if the job has messages to write.
+fn waits(database: &Database) -> bool {
+    !database.engine().waiting_feeds(&database.table()).is_empty()
+}
+
+fn send(database: &Database, count: usize) -> Vec<i64> {
+    let sent = database.send(FEED, &json!(vec![json!({}); count])).expect("sent");
+    sent.messages.iter().map(|message| message.sequence).collect()
+}
+
+#[test]
+fn a_large_feed_is_read_at_once_and_written_to_inboxes_later() {
+    let mut database = database(&json!({"push_max": 3, "fan_out_max": 50}));
+    enter(&database, 0..40, None);
+    let sent = send(&database, 130);
+    let some = database.send_one(FEED, &json!({"to": ["u1", "u2"], "except": ["u2"]}));
+    assert!(waits(&database));
+    assert_eq!(
+        (entries(&database, 0), shown(&database, 0)),
+        (vec![], sent.clone())
+    );
+    let written = run(&database);
+    assert_eq!(
+        (written.feeds, written.messages, written.entries, written.total),
+        (1, 131, 40 * 130 + 1, 40 * 131)
+    );
+    assert!(!waits(&database));
+    for user in 0..40 {
+        let mut expected = sent.clone();
+        expected.extend((user == 1).then_some(some));
+        assert_eq!(entries(&database, user), expected, "user {user}");
+        assert_eq!(shown(&database, user), expected, "user {user}");
+    }
+    // The same members see later messages in the feed again, also after a restart, which forgets the waiting messages.
+    let later = send(&database, 2);
+    database.reopen();
+    assert!(!waits(&database));
+    assert_eq!(shown(&database, 3)[130..], later);
+    assert_eq!(entries(&database, 3), sent);
+    assert_eq!(run(&database).entries, 80);
+    assert_eq!(entries(&database, 3)[130..], later);
+    // A repeated run finds nothing.
+    assert_eq!(run(&database), FanOutProgress::default());
+    database.close();
+}
+
+#[test]
+fn members_who_come_and_go_between_steps_have_exactly_their_entries() {
+    let mut database = database(&json!({"push_max": 1, "fan_out_max": 5_000}));
+    enter(&database, 0..30, None);
+    let mut sent = send(&database, 150);
+    // Batches of 100 messages are written for ten members each.
+    let mut number = 0;
+    let mut step = |_: &FanOutProgress| {
+        match number {
+            // The members of the first batch are written already, and the others are not.
+            3 => {
+                exit(&database, 2);
+                exit(&database, 29);
+                enter(&database, 100..101, Some(i64::MIN));
+            }
+            4 => enter(&database, 101..102, None),
+            5 => sent.extend(send(&database, 1)),
+            _ => {}
+        }
+        number += 1;
+        ControlFlow::Continue(())
+    };
+    fan_out(database.engine(), &database.table(), &mut step).expect("a fan-out");
+    assert!(number > 6, "{number} steps");
+    for user in [2, 29] {
+        assert_eq!(
+            (entries(&database, user), shown(&database, user)),
+            (vec![], vec![])
+        );
+    }
+    for user in [0, 15, 28, 100] {
+        assert_eq!(shown(&database, user), sent, "user {user}");
+        assert_eq!(entries(&database, user), sent[..150], "user {user}");
+    }
+    assert_eq!(shown(&database, 101), sent[150..]);
+    assert!(waits(&database), "the last message");
+    run(&database);
+    assert_eq!(entries(&database, 101), sent[150..]);
+    assert_eq!(entries(&database, 100), sent);
+    database.close();
+}
+
+#[test]
+fn a_cancelled_run_continues_after_its_last_step_also_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = json!({"inboxes": {"push_max": 1, "fan_out_max": 5_000}});
+    let mut database = Database::new(fjall(folder.path()), &settings, None);
+    enter(&database, 0..30, None);
+    let sent = send(&database, 150);
+    for last in 0..20 {
+        let mut left = last;
+        let mut step = |_: &FanOutProgress| match left {
+            0 => ControlFlow::Break(()),
+            _ => {
+                left -= 1;
+                ControlFlow::Continue(())
+            }
+        };
+        let ended = fan_out(database.engine(), &database.table(), &mut step);
+        if let Err(error) = &ended {
+            assert!(matches!(error, RowsError::Cancelled), "{error}");
+            assert!(waits(&database) || last == 0);
+        }
+        if last % 3 == 0 {
+            database.reopen();
+        }
+        for user in [0, 9, 29] {
+            assert_eq!(shown(&database, user), sent, "step {last}, user {user}");
+        }
+        if ended.is_ok() {
+            assert_eq!(entries(&database, 29), sent);
+            assert!(last > 5);
+            database.close();
+            return;
+        }
+    }
+    panic!("the run does not end");
+}
+
+#[test]
+fn growth_and_shrinking_change_the_delivery_of_later_messages() {
+    let mut database = database(&json!({"push_max": 2, "fan_out_max": 6}));
+    enter(&database, 0..7, None);
+    let (engine, table) = (database.engine(), database.table());
+    let pulled = send(&database, 2);
+    assert_eq!(run(&database).entries, 0, "more members than fan_out_max");
+    assert!(!waits(&database));
+    assert_eq!(shown(&database, 0), pulled);
+    for user in 4..7 {
+        exit(&database, user);
+    }
+    // Four members are still more than half of the limit.
+    let also_pulled = send(&database, 1);
+    assert!(!waits(&database));
+    exit(&database, 3);
+    let written = send(&database, 1);
+    assert!(waits(&database));
+    assert_eq!(run(&database).entries, 3);
+    assert_eq!(entries(&database, 0), written);
+    exit(&database, 2);
+    exit(&database, 1);
+    let pushed = send(&database, 1);
+    assert_eq!(entries(&database, 0), [&written[..], &pushed[..]].concat());
+    assert_eq!(sources_now(engine, &table, "u0").expect("sources").len(), 1);
+    let all = [&pulled[..], &also_pulled, &written, &pushed].concat();
+    assert_eq!(shown(&database, 0), all);
+    enter(&database, 20..21, Some(i64::MIN));
+    assert_eq!(shown(&database, 20), all);
+    database.close();
+}
+
+#[test]
+fn messages_of_a_deleted_feed_do_not_wait() {
+    let mut database = database(&json!({"push_max": 0, "fan_out_max": 5}));
+    enter(&database, 0..3, None);
+    send(&database, 2);
+    let (engine, table, feed) = (database.engine(), database.table(), database.id(FEED));
+    tideline_message_feed::members::delete_feed(engine, &table, feed, &|| false).expect("it is deleted");
+    assert!(engine.feed(&table, &FeedName::Id(feed)).is_err());
+    assert_eq!(run(&database).entries, 0);
+    assert!(!waits(&database));
+    assert!(shown(&database, 0).is_empty());
+    database.close();
+}
+
+#[test]
+fn messages_of_closed_parts_stay_with_their_feeds() {
+    let settings =
+        json!({"inboxes": {"push_max": 1, "fan_out_max": 50}, "parts": {"every": "day", "writable": "1d"}});
+    let mut database = Database::new(memory(Character::Embedded), &settings, None);
+    enter(&database, 0..5, None);
+    let old = send(&database, 120);
+    for _ in 0..10 * 24 {
+        database.clock.advance(DAY / 24);
+        database.engine().store().trusted_now();
+    }
+    let new = send(&database, 2);
+    let all = [&old[..], &new[..]].concat();
+    run(&database);
+    assert!(!waits(&database));
+    assert_eq!(entries(&database, 0), new);
+    assert_eq!(shown(&database, 0), all);
+    database.reopen();
+    assert_eq!(shown(&database, 4), all);
+    assert_eq!(run(&database), FanOutProgress::default());
+    database.close();
+}
+
+/// Sends one message with a text, and returns its sequence number.
+fn send_text(database: &Database, text: &str) -> i64 {
+    database.send_one(
+        FEED,
+        &json!({"sender": "ann", "id": text, "columns": {"text": text}}),
+    )
+}
+
+/// Returns the row of an entry as the table of rows has it.
+fn has_copy(database: &Database, user: usize, sequence: i64) -> bool {
+    let (engine, table) = (database.engine(), database.table());
+    let inbox = database.id(&format!("inbox,user=u{user}"));
+    let bounds = std::ops::Bound::Included(sequence);
+    let ranges = engine
+        .messages_of(&table, inbox, (bounds, bounds))
+        .expect("a range");
+    let path = tideline_engine::rows::RowPath::Primary;
+    let direction = tideline_engine::backend::Direction::Ascending;
+    let mut scan = engine.scan_rows(table.clone(), path, ranges, direction, None, 1);
+    let found = scan.next_row().expect("a row").expect("an entry");
+    let columns = found.row.columns().expect("columns");
+    columns.column(&table.column("copy").0).is_some()
+}
+
+#[test]
+fn copies_have_the_message_and_follow_its_changes() {
+    let mut database = database(&json!({"push_max": 3, "entries": "copy"}));
+    enter(&database, 0..3, None);
+    let (engine, table, feed) = (database.engine(), database.table(), key(FEED));
+    let first = send_text(&database, "one");
+    let second = send_text(&database, "two");
+    let large = send_text(&database, &"x".repeat(200));
+    let huge = database.send_one(FEED, &json!({"columns": {"text": "y".repeat(70 << 10)}}));
+    assert_eq!(
+        [first, second, large, huge].map(|of| has_copy(&database, 1, of)),
+        [true, true, true, false]
+    );
+    let target = |sequence| Target {
+        feed: &feed,
+        sequence,
+        event: None,
+    };
+    let terms = WriteTerms::default();
+    let add = std::collections::BTreeMap::from([("like".to_owned(), 1)]);
+    change::count(engine, &table, target(first), &add, &terms).expect("it is counted");
+    let edit: EditMessage = parse(&json!({"columns": {"text": "uno"}}));
+    change::edit(engine, &table, target(first), &edit, &terms).expect("it is edited");
+    change::delete(engine, &table, target(second), &terms).expect("it is deleted");
+    let edit: EditMessage = parse(&json!({"columns": {"text": "z".repeat(80 << 10)}}));
+    change::edit(engine, &table, target(large), &edit, &terms).expect("it is edited");
+    change::recall(engine, &table, target(huge), &terms).expect("it is recalled");
+    assert_eq!(
+        [first, large, huge].map(|of| has_copy(&database, 1, of)),
+        [true, false, true]
+    );
+    // A member without history has no entry of the earlier messages, also after a change.
+    exit(&database, 2);
+    enter(&database, 7..8, None);
+    let edit: EditMessage = parse(&json!({"columns": {"text": "eins"}}));
+    change::edit(engine, &table, target(first), &edit, &terms).expect("it is edited");
+    assert_eq!(shown(&database, 7).len(), 1, "the event");
+    let terms = ReadTerms::default();
+    let encoder = MessageEncoder::default();
+    let read = page(engine, &table, ("u1", &terms), &encoder, 100, &|| false).expect("a page");
+    let found = values(&read.messages);
+    assert_eq!(sequences(&found), [first, large, huge]);
+    assert_eq!(found[0]["columns"], json!({"text": "eins"}));
+    assert_eq!(
+        (&found[0]["id"], &found[0]["sender"]),
+        (&json!("one"), &json!("ann"))
+    );
+    assert!(
+        found[0]["edited"].is_string() && found[0]["counters"].is_null(),
+        "{}",
+        found[0]
+    );
+    assert!(found[2]["recalled"].is_string());
+    // The id belongs to the feed of the message only.
+    let again = database
+        .send("inbox,user=u1", &json!([{"id": "one"}]))
+        .expect("sent");
+    assert!(!again.messages[0].is_repeated);
+    let refused = database
+        .send(FEED, &json!([{"columns": {"copy": "x"}}]))
+        .expect_err("reserved");
+    assert!(refused.to_string().contains("set by the server"), "{refused}");
+    database.close();
+}
+
+#[test]
+fn copies_of_a_feed_that_was_pulled_meanwhile_are_not_used() {
+    let mut database = database(&json!({"push_max": 2, "entries": "copy"}));
+    enter(&database, 0..2, None);
+    let (engine, table, feed) = (database.engine(), database.table(), key(FEED));
+    let sequence = send_text(&database, "old");
+    let text = || {
+        let terms = ReadTerms::default();
+        let encoder = MessageEncoder::default();
+        let read = page(engine, &table, ("u0", &terms), &encoder, 100, &|| false).expect("a page");
+        values(&read.messages)[0]["columns"]["text"].clone()
+    };
+    assert_eq!(text(), "old");
+    enter(&database, 2..3, None);
+    let target = Target {
+        feed: &feed,
+        sequence,
+        event: None,
+    };
+    let edit: EditMessage = parse(&json!({"columns": {"text": "new"}}));
+    change::edit(engine, &table, target, &edit, &WriteTerms::default()).expect("it is edited");
+    assert_eq!(text(), "new", "the feed is pulled");
+    exit(&database, 2);
+    exit(&database, 1);
+    assert_eq!(text(), "new", "the feed is pushed again");
+    let later = send_text(&database, "later");
+    assert!(has_copy(&database, 0, later) && has_copy(&database, 0, sequence));
+    database.close();
+}
+
+/// Members leave while the job runs: it reads members under a claim, for which the request to leave waits.
+#[test]
+fn no_entry_is_written_after_a_member_has_left() {
+    let rounds = rounds("TIDELINE_FAN_OUT_ROUNDS", 150, 1_500);
+    let mut database = database(&json!({"push_max": 0, "fan_out_max": 5_000}));
+    enter(&database, 0..3, None);
+    let is_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (database, is_ended) = (&database, &is_ended);
+        let writer = scope.spawn(move || {
+            let mut count = 0;
+            while !is_ended.load(Ordering::SeqCst) {
+                count += run(database).entries;
+            }
+            count
+        });
+        for round in 0..rounds {
+            let user = 10 + round % 4;
+            enter(database, user..user + 1, None);
+            send(database, 3);
+            exit(database, user);
+            assert!(entries(database, user).is_empty(), "round {round}, at once");
+        }
+        is_ended.store(true, Ordering::SeqCst);
+        assert!(writer.join().expect("no panic") > 0);
+    });
+    for user in 10..14 {
+        assert!(entries(&database, user).is_empty(), "user {user}, at the end");
+    }
+    database.close();
+}
