@@ -154,7 +154,8 @@ pub struct JobView {
     pub span: Option<Span>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data. If no amount can be planned, this becomes the actual amount at the end of the job.
+    /// Planned amount of data. If no amount can be planned, this becomes the actual amount at the end of the job. `points` of
+    /// jobs of the kind `fan_out` is the number of inbox entries of the messages that they have read so far.
     pub total: Amount,
     /// Progress.
     pub done: JobProgress,
@@ -171,9 +172,9 @@ pub struct JobView {
 /// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// Timelines processed.
+    /// Timelines processed; feeds of jobs of the kind `fan_out`.
     pub timelines: u64,
-    /// Points read.
+    /// Points read. Jobs of the kind `fan_out` count the inbox entries that they have written.
     pub points: u64,
     /// Field values read.
     pub values: u64,

@@ -1,5 +1,6 @@
 //! Maintenance of wide tables: builds of secondary indexes, moves of parts between tiers, surveys, and removal of
-//! expired rows, of large values without a row and of files without a part.
+//! expired rows, of large values without a row and of files without a part. Also the fan-out of feed tables, whose messages
+//! are rows.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use tideline_engine::Engine;
 use tideline_engine::expired_rows::RemovalProgress;
+use tideline_engine::fan_outs::TableFanOuts;
 use tideline_engine::indexes::{BuildEnd, BuildProgress, BuildingIndex};
 use tideline_engine::large::LargeProgress;
 use tideline_engine::model::time::{NANOS_PER_DAY, NANOS_PER_SECOND, format_duration};
@@ -17,6 +19,8 @@ use tideline_engine::model::{JobKind, TableId, TableModel, Tier};
 use tideline_engine::parts::DuePart;
 use tideline_engine::row_surveys::SurveyProgress;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
+use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
+use tideline_rows::RowsError;
 
 use crate::maintenance::{
     Amount, Maintenance, NOTHING_CHANGED, Outcome, PlanSettings, Planned, SegmentCounts, Served, Slot,
@@ -43,6 +47,8 @@ struct RowsSurvey {
     expiring: Vec<(TableId, i64)>,
     /// Tables with the earliest time of their next survey; `None` if they have not changed since the last one.
     surveys: Vec<(TableId, Option<i64>)>,
+    /// Feed tables whose messages a job writes to inboxes.
+    fan_outs: Vec<TableFanOuts>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
     now: Option<i64>,
 }
@@ -57,6 +63,12 @@ const ORPHANS_EVERY: i64 = NANOS_PER_DAY;
 /// Maximum time for which large values without a row are kept, in nanoseconds. It is long because each removal reads
 /// one row per large value.
 const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
+
+/// Age of the oldest waiting message at which a fan-out starts, in nanoseconds. Inboxes show the messages before, so a longer
+/// time only makes their reads slower, and a shorter one starts a job for few messages.
+const FAN_OUT_AGE: i64 = 60 * NANOS_PER_SECOND;
+/// Minimum time between two fan-outs of a table, in nanoseconds, in which other jobs can start.
+const FAN_OUT_EVERY: i64 = 10 * NANOS_PER_SECOND;
 
 impl Rows {
     /// Creates the maintenance of the wide tables of a database.
@@ -180,6 +192,48 @@ impl Rows {
 }
 
 impl Rows {
+    /// Writes the waiting messages of a feed table to the inboxes of the members.
+    fn fan_out(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
+        let mut tables = self.engine.tables().into_iter();
+        let table = tables.find(|table| Some(table.points().id()) == work.table);
+        let table = table.and_then(|table| self.engine.feed_table(table.name().as_str()).ok());
+        let table = table.ok_or_else(|| WorkError::Overtaken("the table was dropped".to_owned()))?;
+        let cost = |progress: &FanOutProgress| JobCost {
+            timelines: progress.feeds,
+            points_read: progress.entries,
+            bytes_read: progress.bytes_read,
+            points_written: progress.entries,
+            ..JobCost::default()
+        };
+        let mut total = None;
+        let mut step = |progress: &FanOutProgress| -> ControlFlow<()> {
+            if total.replace(progress.total) != Some(progress.total) {
+                let amount = Amount {
+                    timelines: work.amount.timelines,
+                    points: progress.total,
+                    ..Amount::default()
+                };
+                run.set_extent(amount, None);
+            }
+            run.step(&cost(progress))
+        };
+        let written = match fan_out(&self.engine, &table, &mut step) {
+            Ok(written) => written,
+            Err(RowsError::Cancelled) => return Err(WorkError::GivenUp),
+            Err(error) => return Err(WorkError::Failed(error.to_string())),
+        };
+        run.part_done(&cost(&written));
+        Ok(Outcome::round(
+            written.messages,
+            format!(
+                "{} messages of {} feeds were written to inboxes: {} entries",
+                written.messages, written.feeds, written.entries
+            ),
+        ))
+    }
+}
+
+impl Rows {
     /// Removes the files of a table that belong to no part.
     fn remove_orphans(&self, work: &Planned) -> Result<Outcome, WorkError> {
         let Some(table) = work.table else {
@@ -288,6 +342,7 @@ impl Maintenance for Rows {
                 .map(|table| table.points().id())
                 .map(|table| (table, self.engine.next_row_survey(table)))
                 .collect(),
+            fan_outs: self.engine.fan_outs(),
             now: now.doubt.is_none().then(|| now.now.nanos()),
         })
     }
@@ -299,6 +354,7 @@ impl Maintenance for Rows {
             JobKind::SweepArchive => self.remove_orphans(work),
             JobKind::RemoveExpired => self.remove_expired(work, run),
             JobKind::SurveyRows => self.survey_rows(work, run),
+            JobKind::FanOut => self.fan_out(work, run),
             kind => Err(WorkError::Overtaken(format!(
                 "wide tables have no jobs of the kind {}",
                 kind.name()
@@ -310,6 +366,7 @@ impl Maintenance for Rows {
         match kind {
             JobKind::BuildIndex => Some("the index cannot be read"),
             JobKind::Archive => Some("the rows stay where they are"),
+            JobKind::FanOut => Some("inboxes show the messages, which are read from their feeds"),
             _ => None,
         }
     }
@@ -332,6 +389,9 @@ fn left_by_cancelled(kind: JobKind) -> &'static str {
         }
         JobKind::RemoveExpired => "removed rows, cells, parts and large values stay removed",
         JobKind::SurveyRows => "the statistics were not changed; packed key ranges stay packed",
+        JobKind::FanOut => {
+            "written entries stay; inboxes show the other messages, which are read from their feeds"
+        }
         _ => NOTHING_CHANGED,
     }
 }
@@ -433,7 +493,39 @@ impl Survey for RowsSurvey {
                 )
             });
         }
+        planned.extend(
+            self.fan_outs
+                .iter()
+                .filter_map(|table| self.plan_fan_out(table, served)),
+        );
         planned
+    }
+}
+
+impl RowsSurvey {
+    /// Plans the fan-out of a table; `None` if no message waits.
+    fn plan_fan_out(&self, table: &TableFanOuts, served: &Served) -> Option<Planned> {
+        let reason = match (table.is_complete, table.feeds) {
+            (true, 0) => return None,
+            (true, feeds) => format!("messages of {feeds} feeds are not in all inboxes yet"),
+            (false, _) => "the messages that waited before the start of the server are looked up".to_owned(),
+        };
+        let served = served.get(&(table.table, JobKind::FanOut)).copied();
+        // A time after the present one was served before the clock was set back.
+        let served = served.filter(|at| self.now.is_none_or(|now| *at <= now));
+        let created = self.tables.iter().find(|known| known.id == table.table)?.created;
+        let oldest = table.oldest.filter(|_| table.is_complete);
+        let at = oldest.map_or(created, |oldest| oldest.saturating_add(FAN_OUT_AGE));
+        let rested = served.map_or(created, |served| served.saturating_add(FAN_OUT_EVERY));
+        Some(Planned {
+            amount: Amount {
+                timelines: table.feeds as u64,
+                ..Amount::default()
+            },
+            at: Some(at.max(rested)),
+            urgency: Urgency::Reads,
+            ..Planned::new(TableModel::Wide, JobKind::FanOut, Some(table.table), reason)
+        })
     }
 }
 
@@ -449,6 +541,7 @@ mod tests {
             (JobKind::Archive, "may be closed for writes"),
             (JobKind::RemoveExpired, "stay removed"),
             (JobKind::SurveyRows, "stay packed"),
+            (JobKind::FanOut, "entries stay"),
         ] {
             let text = left_by_cancelled(kind);
             assert!(text.contains(left), "{kind}: {text}");

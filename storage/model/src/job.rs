@@ -49,11 +49,13 @@ pub enum JobKind {
     Rekey,
     /// Statistics of the stored rows of a wide table, and packing of key ranges with many delete markers.
     SurveyRows,
+    /// Write of the messages of feeds with many members to the inboxes of the members.
+    FanOut,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Seal,
         Self::Fold,
         Self::Migrate,
@@ -71,6 +73,7 @@ impl JobKind {
         Self::RemoveExpired,
         Self::Rekey,
         Self::SurveyRows,
+        Self::FanOut,
     ];
 
     /// Returns the name used in requests, responses and metrics.
@@ -93,6 +96,7 @@ impl JobKind {
             Self::RemoveExpired => "remove_expired",
             Self::Rekey => "rekey",
             Self::SurveyRows => "survey_rows",
+            Self::FanOut => "fan_out",
         }
     }
 
@@ -126,6 +130,7 @@ impl JobKind {
                 | Self::WriteSettings
                 | Self::RemoveExpired
                 | Self::SurveyRows
+                | Self::FanOut
         )
     }
 }

@@ -6,9 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tideline_engine::Engine;
+use tideline_engine::fan_outs::TableFanOuts;
 use tideline_engine::indexes::IndexUse;
 use tideline_engine::large::LargeProgress;
 use tideline_engine::model::TableId;
+use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::row_search::{SearchBacklog, SearchStatus};
 use tideline_engine::row_surveys::TableSurvey;
 use tideline_engine::rows::{WideStats, WideTableStats};
@@ -63,7 +65,34 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
     put_parts(figures, engine)?;
     put_large_values(figures, engine)?;
     put_surveys(figures, engine)?;
+    put_fan_outs(figures, engine)?;
     put_search_indexes(figures, engine)
+}
+
+/// Writes the figures of the job that writes messages to inboxes.
+fn put_fan_outs(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let (tables, now) = (engine.fan_outs(), engine.now().nanos());
+    let values = |value: &dyn Fn(&TableFanOuts) -> f64| -> Vec<(&str, f64)> {
+        tables
+            .iter()
+            .map(|table| (table.name.as_str(), value(table)))
+            .collect()
+    };
+    figures.gauges(
+        "feed_fan_out_lag_seconds",
+        "Age of the oldest message that is not in the inboxes of all members yet; 0 if none waits. Inboxes show it nevertheless",
+        (LABEL, &values(&|table| table.lag(now) as f64 / NANOS_PER_SECOND as f64)),
+    )?;
+    figures.gauges(
+        "feed_fan_out_waiting_feeds",
+        "Feeds with messages that are not in the inboxes of all members yet",
+        (LABEL, &values(&|table| table.feeds as f64)),
+    )?;
+    figures.counter(
+        "feed_fan_out_entries",
+        "Inbox entries that the job fan_out has written",
+        engine.fan_out_entries() as f64,
+    )
 }
 
 /// Function that returns one of the figures of a survey.

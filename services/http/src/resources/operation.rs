@@ -50,7 +50,8 @@ async fn health() -> Json<Health> {
 /// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while reads
 /// of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the
 /// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
-/// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier.
+/// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier. So are
+/// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds.
 #[utoipa::path(
     get, path = "/ready", tag = "operation",
     responses(
@@ -73,6 +74,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         });
         readiness.reasons.extend(stalled);
         readiness.reasons.extend(engine.change_streams.warning());
+        readiness.reasons.extend(engine.engine.fan_out_warnings());
         Ok(readiness)
     })
     .await?;

@@ -1042,3 +1042,166 @@ fn routes_refuse_tables_of_other_models() {
         }
     }
 }
+
+/// Returns the value of a metric with the label of the table.
+fn table_metric(server: &Server, name: &str) -> f64 {
+    let text = String::from_utf8(server.get("/metrics").body).expect("UTF-8");
+    let line = format!("tideline_{name}{{table=\"chat\"}} ");
+    let value = text.lines().find_map(|found| found.strip_prefix(&line));
+    value.expect("the metric exists").parse().expect("a number")
+}
+
+/// Runs the job that writes messages to inboxes. Returns the response after its end.
+fn fan_out(server: &Server) -> Value {
+    let run = json!({"kind": "fan_out", "table": "chat", "wait": true}).to_string();
+    server.json("POST", "/v1/jobs", &run).expect(200)
+}
+
+#[test]
+fn a_message_reaches_five_thousand_inboxes_at_once_and_by_a_job() {
+    const MEMBERS: usize = 5_000;
+    let server = Server::start();
+    create(
+        &server,
+        "chat",
+        &json!({"inboxes": {"push_max": 20, "fan_out_max": MEMBERS}}),
+    )
+    .expect(201);
+    let (server, failed) = (&server, &std::sync::Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for first in 0..4 {
+            scope.spawn(move || {
+                for user in (first..MEMBERS).step_by(4) {
+                    let joined = server.json("PUT", &format!("{LOBBY}/members/u{user}"), "{}");
+                    if joined.status != 200 {
+                        failed.lock().expect("no panic").push(joined.status);
+                    }
+                }
+            });
+        }
+    });
+    assert!(failed.lock().expect("no panic").is_empty());
+    // Later jobs begin when a message has waited for a minute, which does not pass in the test.
+    fan_out(server);
+    let sequence = send_one(server, &json!({"columns": {"text": "hello"}}));
+    let shown = |user: usize| {
+        let page = server.get(&format!("/v1/tables/chat/users/u{user}/inbox"));
+        members(&page.expect(200), "sequence")
+    };
+    let stored = |user: usize| {
+        let counted = server.get(&format!(
+            "/v1/tables/chat/feeds/inbox,user=u{user}/messages/count"
+        ));
+        counted.expect(200)["count"].clone()
+    };
+    let some = [0, 1, 2_500, 4_999];
+    for user in some {
+        assert_eq!((shown(user), stored(user)), (vec![json!(sequence)], json!(0)));
+    }
+    assert_eq!(table_metric(server, "feed_fan_out_waiting_feeds"), 1.0);
+    assert!(
+        server.get("/ready").expect(200)["reasons"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    );
+    let done = fan_out(server);
+    let job = &done["jobs"][0];
+    assert_eq!(
+        (&job["state"], &job["total"]["points"], &job["done"]["points"]),
+        (&json!("done"), &json!(MEMBERS), &json!(MEMBERS)),
+        "{done}"
+    );
+    for user in some {
+        assert_eq!((shown(user), stored(user)), (vec![json!(sequence)], json!(1)));
+    }
+    assert_eq!(table_metric(server, "feed_fan_out_waiting_feeds"), 0.0);
+    assert_eq!(table_metric(server, "feed_fan_out_lag_seconds"), 0.0);
+    let left = server.send("DELETE", &format!("{LOBBY}/members/u2500"), &[], b"");
+    assert!(left.status < 300, "{left:?}");
+    assert_eq!((shown(2_500), stored(2_500)), (vec![], json!(0)));
+}
+
+#[test]
+fn messages_that_wait_for_inboxes_for_long_are_reported() {
+    let server = Server::start();
+    create(
+        &server,
+        "chat",
+        &json!({"inboxes": {"push_max": 0, "fan_out_max": 10}}),
+    )
+    .expect(201);
+    server
+        .json("PUT", &format!("{LOBBY}/members/ann"), "{}")
+        .expect(200);
+    // The job of the start ends, and the others are paused.
+    fan_out(&server);
+    send_one(&server, &json!({}));
+    let begun = Instant::now();
+    let id = loop {
+        let jobs = server.get("/v1/jobs?kind=fan_out&state=planned").expect(200);
+        if let Some(id) = jobs["jobs"][0]["id"].as_u64() {
+            break id;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "the job is planned");
+        thread::yield_now();
+    };
+    let paused = server.json("POST", &format!("/v1/jobs/{id}/pause"), "{}");
+    assert!(paused.status < 300, "{paused:?}");
+    for _ in 0..3 {
+        server.clock.advance(3_600_000_000_000);
+        server.get("/ready").expect(200);
+    }
+    let ready = server.get("/ready").expect(200);
+    let reason = text(&ready["reasons"][0]);
+    assert!(
+        reason.contains("fan-out of table chat: messages of 1 feeds"),
+        "{reason}"
+    );
+    assert!(table_metric(&server, "feed_fan_out_lag_seconds") > 3_600.0);
+    assert_eq!(
+        members(&server.get("/v1/tables/chat/users/ann/inbox").expect(200), "feed").len(),
+        1
+    );
+}
+
+#[test]
+fn settings_of_inboxes_have_limits() {
+    let server = Server::start();
+    for (inboxes, status, code, said) in [
+        (
+            json!({"push_max": 5, "fan_out_max": 5}),
+            400,
+            "invalid",
+            "must be above push_max",
+        ),
+        (
+            json!({"fan_out_max": 100_001}),
+            400,
+            "over_limit",
+            "feed.inboxes.fan_out_max",
+        ),
+        (json!({"entries": "both"}), 400, "invalid", "reference"),
+    ] {
+        refused(
+            &create(&server, "chat", &json!({"inboxes": inboxes})),
+            status,
+            code,
+            said,
+        );
+    }
+    let columns = json!([{"name": "copy", "type": "string"}]);
+    let copies = json!({"entries": "copy"});
+    let twice = create(&server, "chat", &json!({"columns": columns, "inboxes": copies}));
+    refused(&twice, 400, "invalid", "declared twice");
+    create(
+        &server,
+        "chat",
+        &json!({"inboxes": {"fan_out_max": 900, "entries": "copy"}}),
+    )
+    .expect(201);
+    let table = server.get("/v1/tables/chat").expect(200);
+    assert_eq!(
+        table["feed"]["inboxes"],
+        json!({"push_max": 500, "fan_out_max": 900, "entries": "copy"})
+    );
+}

@@ -45,7 +45,8 @@ impl Series {
             | JobKind::BuildIndex
             | JobKind::RemoveExpired
             | JobKind::Rekey
-            | JobKind::SurveyRows => {
+            | JobKind::SurveyRows
+            | JobKind::FanOut => {
                 return Err(cannot_be_planned(work.kind));
             }
         };

@@ -10,14 +10,21 @@ use tideline_archive::{Archive, ArchiveSettings};
 use tideline_backend::Direction;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_condition::Condition;
+use tideline_engine::feeds::FeedName;
 use tideline_engine::find::NEVER;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::rows::{Action, CellValue, Column, Image, RowPath, RowWrite, RowWriteOptions};
 use tideline_engine::{Engine, Settings, Table, TimelineSelector, WideTable, WriteOptions};
 use tideline_ingest_protocols::{DecodeOptions, line_protocol};
+use tideline_message_feed::members::join;
+use tideline_message_feed::send::{WriteTerms, send};
+use tideline_model::feed::{MessageSettings, rows_of};
+use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
-    JobKind, ManualClock, PartsArchive, TableModel, TableName, TableSpec, Tier, TimeRange, Timestamp,
+    FeedSpec, InboxEntries, InboxSpec, JobKind, ManualClock, PartsArchive, TableModel, TableName, TableSpec,
+    Tier, TimeRange, Timestamp,
 };
+use tideline_openapi::feed::NewMessage;
 use tideline_scheduler::{JobFilter, Models, Scheduler};
 use tideline_search_index::FindRequest;
 
@@ -421,4 +428,66 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     scheduler.run_due();
     assert_eq!(files(), 2, "the files of the first archiving are gone");
     assert_eq!(visible(&engine, RowPath::Primary), 4);
+}
+
+#[test]
+fn messages_are_written_to_inboxes_when_they_have_waited_for_a_minute() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (engine, scheduler) = opened(&clock, Settings::new(folder.path().join("index")));
+    let feed = FeedSpec {
+        inboxes: Some(InboxSpec {
+            push_max: 1,
+            fan_out_max: 10,
+            entries: InboxEntries::Reference,
+        }),
+        ..FeedSpec::default()
+    };
+    let spec = TableSpec {
+        model: TableModel::Feed,
+        feed: Some(feed),
+        wide: Some(Box::new(rows_of(feed, MessageSettings::default()))),
+        ..TableSpec::default()
+    };
+    let name = TableName::new("chat").expect("a name");
+    engine.create_table(name, spec).expect("it is created");
+    let table = engine.feed_table("chat").expect("it exists");
+    let room = FeedName::parse("room,name=lobby");
+    for user in ["ann", "bea", "cid"] {
+        join(&engine, &table, &room, user, None, &|| false).expect("a member");
+    }
+    let send_one = || {
+        let message = serde_json::from_str(r#"[{"columns": {"text": "hello"}}]"#);
+        let messages: Vec<NewMessage> = message.expect("a message");
+        send(&engine, &table, &room, &messages, &WriteTerms::default()).expect("it is sent");
+    };
+    let waiting = || engine.waiting_feeds(&table).len();
+    let jobs = || {
+        scheduler.jobs(&JobFilter {
+            kind: Some(JobKind::FanOut),
+            ..JobFilter::default()
+        })
+    };
+    // The first job looks up the messages that waited before the start, and is not recorded.
+    scheduler.run_due();
+    assert!(jobs().is_empty(), "{:?}", jobs());
+    send_one();
+    clock.advance(59 * NANOS_PER_SECOND);
+    scheduler.run_due();
+    assert_eq!(waiting(), 1, "not due");
+    clock.advance(2 * NANOS_PER_SECOND);
+    scheduler.run_due();
+    assert_eq!(waiting(), 0);
+    let done = jobs();
+    assert_eq!((done.len(), done[0].done.points, done[0].total.points), (1, 3, 3));
+    let outcome = done[0].outcome.as_deref().expect("it ended");
+    assert_eq!(
+        outcome,
+        "1 messages of 1 feeds were written to inboxes: 3 entries"
+    );
+    assert_eq!(engine.fan_out_entries(), 3);
+    send_one();
+    clock.advance(120 * NANOS_PER_SECOND);
+    scheduler.run_due();
+    assert_eq!((waiting(), engine.fan_out_entries()), (0, 6));
 }

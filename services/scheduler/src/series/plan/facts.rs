@@ -193,7 +193,8 @@ impl TableFacts {
             | JobKind::BuildIndex
             | JobKind::RemoveExpired
             | JobKind::Rekey
-            | JobKind::SurveyRows => &Schedule::Continuous,
+            | JobKind::SurveyRows
+            | JobKind::FanOut => &Schedule::Continuous,
         }
     }
 }

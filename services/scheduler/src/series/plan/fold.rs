@@ -149,7 +149,8 @@ pub(super) fn plan_crowded(facts: &Facts, claimed: &mut Claimed, planned: &mut V
         | JobKind::BuildIndex
         | JobKind::RemoveExpired
         | JobKind::Rekey
-        | JobKind::SurveyRows => 0,
+        | JobKind::SurveyRows
+        | JobKind::FanOut => 0,
     };
     let mut left = lasting.saturating_sub(planned.iter().map(saved).sum());
     if left <= allowed {
