@@ -16,6 +16,7 @@ mod documentation;
 mod documented;
 mod drain;
 mod export_import;
+mod feed_faults;
 mod feeds;
 mod first_boot;
 mod house;
