@@ -127,8 +127,8 @@ pub enum QueryPath {
 pub struct QueryAdvice {
     /// The path.
     pub path: QueryPath,
-    /// Name of the index of the path, or of the first definition in `create` that serves the query. Omitted for paths
-    /// of the primary key.
+    /// Name of the index of the path, or of the first definition in `create_indexes` or `create_search_indexes` that
+    /// serves the query. Omitted for paths of the primary key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// True if the path can be used now; false if the index must be created.

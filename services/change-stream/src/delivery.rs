@@ -1,7 +1,7 @@
 //! Delivery of webhooks: one task per webhook, which sends one request at a time.
 //!
-//! A supervisor starts a task for each webhook, and starts again what ended. Requests that fail are repeated with growing,
-//! random delays. Reads and writes of the database run on blocking threads.
+//! A supervisor starts a task for each webhook and restarts tasks that have ended. Failed requests are repeated with
+//! growing, random delays. Reads and writes of the database run on blocking threads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use crate::streams::ChangeStreams;
 const ERROR_PAUSE: Duration = Duration::from_secs(5);
 /// Time in which changes are collected, so that many small writes become one step.
 const GATHER: Duration = Duration::from_millis(10);
-/// Longest time between two looks at the webhooks.
+/// Maximum interval between two checks of the list of webhooks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Delivers the webhooks of all streams until they are dropped. `news` changes after each commit.

@@ -1,8 +1,8 @@
 //! Webhooks: deliveries of a stream to an address that a user has named.
 //!
-//! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good, or
-//! that failed for too long, is added to the list of failed deliveries before the checkpoint moves, so a crash in between
-//! does not lose it, and sends it once more. While that list is full, the webhook stops.
+//! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good,
+//! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
+//! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Number of failed deliveries of a webhook at which it stops.
 const FAILED_MAX: usize = 100;
-/// Number of journal entries without a record of a webhook after which its checkpoint moves.
+/// Number of journal entries without a record for a webhook, after which the webhook stores a new checkpoint.
 const QUIET_ENTRIES: u64 = 10_000;
 
 /// State of a webhook.
@@ -36,7 +36,7 @@ const QUIET_ENTRIES: u64 = 10_000;
 pub(crate) struct HookState {
     pub(crate) stored: StoredHook,
     pub(crate) checkpoint: StoredCheckpoint,
-    /// Position up to which no change after the checkpoint has a record. It is not stored.
+    /// Read position. The changes between the checkpoint and this position have no record. Held in memory only.
     reached: Position,
     /// Number of failed deliveries in the list.
     pub(crate) failed: usize,
@@ -198,7 +198,7 @@ impl ChangeStreams {
         self.remove_webhook(stream, name)
     }
 
-    /// Removes a webhook. The caller holds the lock of changes.
+    /// Removes a webhook. The caller holds the lock `writing`.
     pub(crate) fn remove_webhook(&self, stream: &str, name: &str) -> Result<()> {
         let mut failed = failed_rows(&self.engine, stream, name)?;
         failed.iter_mut().for_each(|row| row.value = None);
@@ -246,7 +246,7 @@ impl ChangeStreams {
         Ok(())
     }
 
-    /// Returns failed deliveries that can be sent again; all without `ids`.
+    /// Returns the failed deliveries with these ids, or all if `ids` is `None`, in the form in which they are sent.
     ///
     /// # Errors
     ///
@@ -342,8 +342,8 @@ impl ChangeStreams {
         })))
     }
 
-    /// Moves a webhook over changes without a record for it. The checkpoint follows now and then, so that a restart does not
-    /// read all of them again.
+    /// Skips changes without a record for a webhook. The checkpoint is stored every [`QUIET_ENTRIES`] entries, so that
+    /// a restart does not read all skipped changes again.
     fn pass_over(&self, stream: &str, name: &str, (from, to): (Position, Position)) -> Result<()> {
         let _writing = self.writing.lock();
         let Ok(webhook) = self.hook(stream, name) else {
@@ -372,7 +372,7 @@ impl ChangeStreams {
     /// Sends a delivery once.
     pub(crate) async fn send(&self, due: &Due) -> std::result::Result<(), SendError> {
         let Some(sender) = &self.sender else {
-            // A webhook without a sender has no step that sends.
+            // Not reached: without a sender, no delivery is created.
             return Ok(());
         };
         let delivery = Delivery {
@@ -390,7 +390,7 @@ impl ChangeStreams {
         sent
     }
 
-    /// Records a success: moves the checkpoint behind the delivery.
+    /// Records a success: moves the checkpoint after the delivery.
     pub(crate) fn delivered(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
         let _writing = self.writing.lock();
         self.change_hook(stream, name, |webhook| webhook.error = None);
@@ -408,7 +408,7 @@ impl ChangeStreams {
         });
     }
 
-    /// Moves a delivery to the list of failed ones, and the checkpoint behind it.
+    /// Adds a delivery to the list of failed deliveries, and moves the checkpoint after the delivery.
     pub(crate) fn give_up(
         &self,
         stream: &str,
@@ -497,7 +497,7 @@ impl ChangeStreams {
         }
     }
 
-    /// Stores a checkpoint. The caller holds the lock of changes.
+    /// Stores a checkpoint. The caller holds the lock `writing`.
     fn move_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
         let checkpoint = self.checkpoint(position);
         self.put(&[row(&["delivered", stream, name], Some(&checkpoint))])?;
@@ -533,7 +533,7 @@ impl ChangeStreams {
 }
 
 impl Due {
-    /// Returns the failed delivery in a response.
+    /// Returns the description of a replay that failed again, after one attempt.
     pub(crate) fn failure(&self, error: &SendError, time: String) -> FailedDelivery {
         FailedDelivery {
             id: self.id.clone(),

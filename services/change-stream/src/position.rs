@@ -15,8 +15,8 @@ const SHARD: u16 = 0;
 /// Maximum number of partitions of a stream.
 pub const PARTITIONS_MAX: u16 = 256;
 
-/// Position in the changes of all tables: the next change is the one with this number of the journal entry with this
-/// sequence. The text form is opaque to clients.
+/// Position in the changes of all tables: a journal entry, and the number of its first change after the position. The
+/// text form is opaque to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Sequence of the journal entry.
@@ -69,7 +69,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Returns a partition of `count`.
+    /// Returns the partition with this number, of `count` partitions.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub struct Page {
     pub records: Vec<String>,
     /// Position to continue from.
     pub next: Position,
-    /// True if more of the journal can be read at once.
+    /// True if more of the journal can be read without waiting.
     pub has_more: bool,
 }
 
@@ -121,7 +121,7 @@ impl PageBuilder<'_> {
         self.page.records.len() >= self.limits.records || self.bytes >= self.limits.bytes
     }
 
-    /// Adds the records of entries, and moves the position behind them.
+    /// Adds the records of entries, and moves the position after the entries.
     fn add(&mut self, entries: &ChangeEntries) -> Result<()> {
         let start = Position::before(entries.from);
         if start > self.page.next {
@@ -135,7 +135,7 @@ impl PageBuilder<'_> {
         for entry in &entries.entries {
             background::yield_core();
             let sequence = entry.0;
-            // Only the first entry can be one that a page has begun.
+            // The previous page may have ended inside the first entry.
             let done = match self.page.next.sequence == sequence {
                 true => self.page.next.change,
                 false => 0,
@@ -169,7 +169,7 @@ impl PageBuilder<'_> {
             }
             self.page.next = Position::before(after(sequence));
         }
-        // An empty list of entries can still move the position, over numbers that no entry has.
+        // The position also moves without entries, because some sequence numbers have no entry.
         let end = Position::before(entries.next);
         self.page.has_more = !entries.entries.is_empty() || end > self.page.next;
         self.page.next = self.page.next.max(end);

@@ -1,7 +1,7 @@
 //! Records of change streams as JSON.
 //!
-//! A record begins with the cursor after it, its table and its kind. Points have the form of query results, rows and
-//! messages that of reads, so a record can be written to another table as it is.
+//! A record begins with the cursor after it, its table and its kind; a gap has no table. Points have the form of query
+//! results. Rows and messages have the form of reads, so a record can be written to another table without conversion.
 
 use std::io::Write as _;
 

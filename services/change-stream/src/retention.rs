@@ -1,8 +1,8 @@
 //! Retention: which part of the journal is kept for change streams.
 //!
-//! The journal is kept from the oldest change that a stream or a group needs. Beyond the limit of bytes, and while the
-//! disk is nearly full, the oldest units are freed nevertheless, so consumers never hold up writers; a reader of a freed
-//! change gets a gap.
+//! The journal is kept from the oldest change that a stream, a group or a webhook needs. Beyond the byte limit, and
+//! while the disk is nearly full, the oldest units are freed nevertheless, so consumers never block writers. A reader
+//! of a freed change gets a gap.
 
 use std::sync::atomic::Ordering;
 
@@ -12,12 +12,12 @@ use tideline_engine::model::{SequenceNumber, Timestamp};
 use crate::error::Result;
 use crate::streams::{ChangeStreams, retention_of};
 
-/// Share of the limit of bytes from which a group that holds changes is reported, in percent.
+/// Percentage of the byte limit from which a group or webhook that holds changes is reported.
 const WARNING_PERCENT: u64 = 80;
 
 impl ChangeStreams {
-    /// Frees the changes that no stream and no group needs, and those beyond the limit. Called about once a second, and
-    /// after a stream was deleted.
+    /// Frees the changes that no stream, group or webhook needs, and those beyond the limit. Called about once a
+    /// second, and after a stream was deleted.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl ChangeStreams {
         let mut bytes: u64 = history.units.iter().filter(kept).map(|unit| unit.bytes).sum();
         let is_disk_low = self.engine.is_disk_low();
         let bytes_max = match is_disk_low {
-            // The half that is freed in each call makes room before writers notice.
+            // Each call frees half of the bytes, so that space is available before writes are refused.
             true => bytes / 2,
             false => self.settings.bytes_max,
         };
@@ -53,7 +53,7 @@ impl ChangeStreams {
             tracing::warn!(
                 bytes_max,
                 is_disk_low,
-                "changes that a consumer group has not confirmed are freed"
+                "changes that a consumer group or a webhook has not confirmed are freed"
             );
         }
         self.counters.kept_bytes.store(bytes, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl ChangeStreams {
         Ok(())
     }
 
-    /// Returns a reason for `/ready` while groups hold most of the bytes that may be kept.
+    /// Returns a reason for `/ready` while groups or webhooks hold most of the bytes that may be kept.
     pub fn warning(&self) -> Option<String> {
         let (bytes, bytes_max) = self.kept_bytes();
         if bytes.saturating_mul(100) < bytes_max.saturating_mul(WARNING_PERCENT) {
@@ -116,7 +116,7 @@ impl ChangeStreams {
         Some(self.held().map_or(young, |held| held.min(young)))
     }
 
-    /// Returns the oldest position that a group holds; `None` if no group holds changes.
+    /// Returns the oldest position that a group or webhook holds; `None` if no changes are held.
     fn held(&self) -> Option<SequenceNumber> {
         let state = self.state.read();
         let groups = state.values().flat_map(|stream| stream.groups.values());

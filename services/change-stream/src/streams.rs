@@ -73,8 +73,8 @@ pub struct ChangeStreams {
     pub(crate) webhooks_changed: tokio::sync::watch::Sender<()>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
-    /// Sequences of the newest entries of the journal that hold only the state of streams. A checkpoint before them has no
-    /// change after it.
+    /// Sequences of the newest journal entries, if they hold only state of streams. A checkpoint at their start is not
+    /// behind.
     own_entries: Mutex<Range<SequenceNumber>>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Counters {
     pub(crate) records: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) kept_bytes: AtomicU64,
-    /// Number of times that changes were freed although a group holds them.
+    /// Number of times that changes were freed although a group or webhook holds them.
     pub(crate) overruns: AtomicU64,
     /// Requests of webhooks that were accepted.
     pub(crate) deliveries: AtomicU64,
@@ -160,7 +160,7 @@ pub struct ChangeSummary {
     pub streams: u64,
     /// Number of consumer groups.
     pub groups: u64,
-    /// Largest number of sequence numbers between the checkpoint of a group and the newest change.
+    /// Largest number of sequence numbers between the checkpoint of a group or webhook and the newest change.
     pub lag_max: u64,
     /// Bytes of the journal that are kept only for change streams.
     pub kept_bytes: u64,
@@ -168,7 +168,7 @@ pub struct ChangeSummary {
     pub records: u64,
     /// Gaps that were reported since the start.
     pub gaps: u64,
-    /// Number of times since the start that changes were freed although a group holds them.
+    /// Number of times since the start that changes were freed although a group or webhook holds them.
     pub overruns: u64,
     /// Number of webhooks.
     pub webhooks: u64,
@@ -185,7 +185,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// The errors of [`Engine::state_rows`], also for a row that this build cannot read.
+    /// [`ChangesError::Invalid`] for invalid settings of webhooks, [`ChangesError::Internal`] for a row that this build
+    /// cannot read, and the errors of [`Engine::state_rows`] and [`keep`](Self::keep).
     pub fn open(engine: Arc<Engine>, settings: ChangeSettings) -> Result<Self> {
         let state = read_state(&engine)?;
         let sender = match settings.webhooks.hosts.is_empty() {
@@ -238,7 +239,7 @@ impl ChangeStreams {
             },
             None => {
                 if count == 0 {
-                    // Changes are kept before the stream promises them.
+                    // The journal must be kept before the first stream is stored.
                     self.engine.keep_changes(Some(self.engine.changes_end()))?;
                 }
                 StoredStream {
@@ -294,7 +295,7 @@ impl ChangeStreams {
         )
     }
 
-    /// Deletes a stream with its groups. Changes that no other stream needs are freed.
+    /// Deletes a stream with its groups and webhooks. Changes that no other stream needs are freed.
     ///
     /// # Errors
     ///
@@ -725,7 +726,7 @@ pub(crate) fn over(what: &'static str, limit: usize, actual: usize) -> ChangesEr
     }
 }
 
-/// Checks the name of a stream or group: 1 to 64 letters, digits, dots, dashes and underscores.
+/// Checks the name of a stream, group or webhook: 1 to 64 letters, digits, dots, dashes and underscores.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) {

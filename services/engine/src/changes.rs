@@ -1,11 +1,12 @@
 //! Changes of all tables, as the journal holds them, for change streams.
 //!
-//! A change is decoded from its journal entry when it is read. Points, deletes and rows are as they were written. A
-//! changed timeline, saved search or metric is only named by its entry, so it is reported in its current state; a later
-//! entry reports its later changes.
+//! A change is decoded from its journal entry when it is read. Points, deletes and rows are as they were written. The
+//! entry of a changed timeline, saved search or metric holds only its id or name, so the change is reported with the
+//! current state, which can include later changes.
 //!
-//! Each change has a slot, a hash of its key. The changes of one key are in the order of the journal, and all in the same
-//! slot, so readers can share the slots.
+//! A change has a slot: the hash of its timeline id, its name, or the partition of its row key. All changes of one key
+//! have the same slot and the order of the journal, so several readers can divide the slots. A range of deleted rows
+//! belongs to every slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ pub const SLOTS: u32 = 1 << 16;
 /// Entries of the journal from a position on.
 #[derive(Debug, Clone)]
 pub struct ChangeEntries {
-    /// Position from which the entries are complete: the requested one, unless later entries are not kept any more.
+    /// Position from which the entries are complete: the requested one, or a later one if entries after the requested
+    /// one were freed or are damaged.
     pub from: SequenceNumber,
     /// True if the missing entries are damaged; false if they were freed.
     pub is_damaged: bool,
@@ -81,7 +83,7 @@ pub struct TableChanges {
 #[derive(Debug)]
 pub struct ChangeDecoder<'e> {
     engine: &'e Engine,
-    /// Tables by id; `None` for dropped tables and those of the server.
+    /// Tables by id; `None` for dropped tables and for system tables.
     tables: HashMap<TableId, Option<Table>>,
 }
 
@@ -112,8 +114,8 @@ impl Engine {
         self.store.log().durable_end()
     }
 
-    /// Keeps the changes from a position on, also when a restart does not need them any more; `None` keeps no more than
-    /// that.
+    /// Keeps the changes from a position on, in addition to the changes that a restart needs. `None` keeps only the
+    /// latter.
     ///
     /// # Errors
     ///
@@ -122,7 +124,7 @@ impl Engine {
         Ok(self.store.log().keep_entries(from).map_err(StoreError::from)?)
     }
 
-    /// Returns what is kept of the changes that a restart does not need any more.
+    /// Returns the history: the journal units that are kept although a restart does not need them.
     ///
     /// # Errors
     ///
@@ -136,7 +138,7 @@ impl Engine {
         matches!(self.store.log().backend().health(), Health::DiskLow { .. })
     }
 
-    /// Returns a change of a row with the contents of its values in pieces, as far as they are still stored.
+    /// Replaces the references to large values in a change of a row by their contents, if these are still stored.
     ///
     /// # Errors
     ///
@@ -161,7 +163,7 @@ impl Engine {
 }
 
 impl ChangeDecoder<'_> {
-    /// Decodes an entry; `None` if its table was dropped, or is one of the server.
+    /// Decodes an entry; `None` if its table was dropped or is a system table.
     ///
     /// # Errors
     ///
@@ -269,7 +271,8 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
     changes
 }
 
-/// Adds the points of a group in parts, each by timeline in the order of their first rows.
+/// Adds the points of a group in parts of limited size. A part has its points by timeline, in the order of first
+/// occurrence.
 fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut Vec<Change>) {
     let positions: Vec<usize> = (0..group.fields.len()).collect();
     let describe = |timeline: usize| described.get(timeline).cloned().flatten();

@@ -270,9 +270,9 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Returns the timestamp before which points are refused, because they have expired. No points are refused while
-    /// the clock is in doubt, nor within the purge delay after the clock was accepted only because it was steady.
-    /// Points hidden by a wrong clock become visible again, but refused points are lost.
+    /// Returns the timestamp before which points are refused, because they have expired. Returns the minimum while the
+    /// clock is in doubt, and during the purge delay after a doubted clock was accepted because it was steady: points
+    /// that a wrong clock hides become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {
             true => i64::MIN,

@@ -96,9 +96,9 @@ impl RowChange {
 ///
 /// # Errors
 ///
-/// [`EngineError::NoSuchFeed`] and [`EngineError::NoSuchMessage`] if there is nothing to change,
-/// [`RowsError::ConditionFailed`] for a recalled message, [`RowsError::Invalid`] for columns that are not valid, and the
-/// errors of [`Engine::write_rows`].
+/// [`EngineError::NoSuchFeed`] or [`EngineError::NoSuchMessage`] if the feed or the message does not exist,
+/// [`RowsError::ConditionFailed`] for a recalled message, [`RowsError::Invalid`] for columns that are not valid, and
+/// the errors of [`Engine::write_rows`].
 pub fn edit(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -278,7 +278,7 @@ fn change(
         let audience = audience(engine, table, feed)?;
         let readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
         let entry = inbox_entry(table, feed);
-        // Earlier copies are not read. Members who joined later have no entry.
+        // Copies before `copied_from` are never read. A member who does not see the message has no entry.
         let is_current = audience.copied_from.is_some_and(|from| target.sequence >= from);
         let copied: Vec<&Recipient> = match has_copies(table) && is_current {
             true => readers
@@ -388,7 +388,7 @@ pub fn count(
     let feed = engine.feed(table, target.feed)?;
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
     let (key, partition) = stored_key(table, feed, target.sequence)?;
-    // A refused write of a message that does not exist would open a part for it.
+    // Reads the message first, because even a refused write would open a part for a message that does not exist.
     let stored = stored_message(engine, table, &key, target.sequence)?;
     let row = stored.columns().map_err(|reason| damaged(table, reason))?;
     if newest(table, &row, RECALLED).is_some() {

@@ -12,9 +12,9 @@
 //! A pulled feed is pushed again when half of the permitted members are left. A feed whose number of members is close to
 //! the threshold therefore does not switch with every member who joins or leaves.
 //!
-//! An entry refers to its message, or also has a copy of it. Only requests that push write copies, and a change of a message
-//! that is pushed changes all copies in its journal entry. The copies of a feed that is pulled are not changed, so a reader
-//! ignores copies from before the end of the last pulled range, and reads the message.
+//! An entry refers to its message; a pushed entry can also contain a copy of it. A change of a pushed message changes
+//! all copies by the same journal entry. The copies of a pulled feed are not changed. A reader therefore ignores
+//! copies from before the end of the last pulled range, and reads the message.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -211,7 +211,8 @@ fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) 
     Ok(count_members(engine, table, feed, count + 1)? > count)
 }
 
-/// Adds entries of the messages before a membership that its inbox shows, except those that are pulled.
+/// Adds inbox entries for the messages that were sent before the user joined and that the inbox shows. Pulled messages
+/// get none.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -269,7 +270,7 @@ pub(crate) fn reference<'v>(
         partition,
         // An entry expires with its message.
         time,
-        // An entry of a table without copies that exists has the same columns, so it is not read.
+        // Without copies, an existing entry has the same columns, so it is not read before the write.
         action: match has_copies(table) {
             true => Action::Put(columns),
             false => Action::Create(columns),
@@ -315,7 +316,7 @@ pub(crate) fn purge(
     in_batches(engine, table, ranges, of_feed, remove, is_stopped)
 }
 
-/// Passes what `choose` returns for the rows of `ranges` to `write`, a batch at a time, until it breaks.
+/// Calls `choose` for the rows of `ranges`, and `write` for each batch of the results, until `write` breaks.
 fn in_batches<T>(
     engine: &Engine,
     table: &Arc<WideTable>,

@@ -6,8 +6,8 @@
 //!
 //! 1. takes a version and waits for the writes of messages that have begun before. All messages below the version are visible
 //!    then;
-//! 2. stores the version as the end of its work. A member who joins later, and whose membership it may therefore not read,
-//!    gets entries of these messages by the request to join;
+//! 2. stores the version as the end of its work. If a member joins later, the job may have read the members already, so
+//!    the request to join writes the entries of these messages;
 //! 3. writes the entries of up to 100 messages for all members, and stores the end of these messages as done. Readers of
 //!    inboxes read later messages from the feed, and drop a message that they get twice.
 //!
@@ -41,8 +41,8 @@ use crate::read::begin_scan;
 use crate::send::{ReaderLists, inbox_entry};
 use crate::state::{Progress, State};
 
-/// Number of messages whose entries are written before the progress is stored. More of them need more memory, and fewer read
-/// the members more often.
+/// Number of messages whose entries are written before the progress is stored. A larger number needs more memory, and
+/// with a smaller number the members are read more often.
 const MESSAGES_PER_STEP: usize = 100;
 /// Number of entries after which a run ends, so that other jobs run too. The next run continues.
 const ENTRIES_PER_RUN: u64 = 2_000_000;
@@ -230,8 +230,8 @@ impl<'r> Run<'r, '_> {
         })
     }
 
-    /// Leaves the messages below a sequence number that are not written to the readers of inboxes, for ever; all if it is
-    /// `None`.
+    /// Ends the fan-out of the unwritten messages below `end`, or of all if `end` is `None`. Readers of inboxes always
+    /// read these messages from the feed.
     fn leave_to_readers(&self, feed: TimelineId, end: Option<i64>) -> Result<()> {
         let leave = |state: &mut State| state.leave_to_readers(end);
         at("leave", || State::change(self.engine, &self.users, feed, leave))?;
@@ -338,7 +338,7 @@ fn closed(
                 let reason = refused_text(table, refused);
                 return Err(RowsError::Invalid(format!("an inbox entry: {reason}")));
             }
-            // The entries of one inbox are written together.
+            // `NotApplied`: another entry of the inbox was refused, and the entries of an inbox are written together.
             RowOutcome::Written(_) | RowOutcome::NotApplied | RowOutcome::ConditionFailed(_) => {}
         }
     }

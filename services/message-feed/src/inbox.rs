@@ -113,8 +113,8 @@ pub fn page(
     Ok(page)
 }
 
-/// Returns true if a read of the inbox of a user reaches parts in the cold tier or in the archive. The parts of a table
-/// follow from the sequence numbers, so that pulled messages are in the same parts as entries of the inbox would be.
+/// Returns true if a read of the inbox of a user reaches parts in the cold tier or in the archive. The sequence number
+/// determines the part of a row, so pulled messages are in the same parts as inbox entries would be.
 ///
 /// # Errors
 ///

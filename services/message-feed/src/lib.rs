@@ -18,7 +18,7 @@
 //! | [`fan_out`](mod@fan_out) | job that writes the messages of feeds with many members to inboxes |
 //! | [`inbox`] | inboxes and conversations of users |
 //! | [`members`] | members of feeds, cursors of users |
-//! | [`read`] | pages of one feed, of several feeds, and in one order; counts |
+//! | [`read`] | pages of one feed, of several feeds, and of several merged feeds; counts |
 //! | `state` | state of the delivery of a feed |
 //! | [`search`] | searches over messages |
 

@@ -138,7 +138,7 @@ pub struct Members {
     pub next: Option<(i64, String)>,
 }
 
-/// Returns a page of the members of a feed. `after` is the position of the previous page.
+/// Returns a page of the members of a feed. `after` is the [`next`](Members::next) of the previous page.
 ///
 /// # Errors
 ///

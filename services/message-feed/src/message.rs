@@ -25,7 +25,7 @@ use crate::delivery::has_copies;
 /// Maximum length of a message id and of the name of a sender, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Values of columns, sorted by their stored names.
+/// Columns with their values, in any order; [`to_columns`] sorts them.
 pub(crate) type Values = Vec<(ColumnName<'static>, CellValue<'static>)>;
 
 /// Returns a reserved column with a value.

@@ -44,8 +44,8 @@ pub const ENTRIES_MAX: usize = 20_000;
 /// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a millisecond
 /// to encode.
 const ENTRIES_AT_ONCE_MAX: usize = 100;
-/// Maximum size of a copy of a message, in bytes. The entries of a larger message refer to it, because a reader of a page would
-/// otherwise read it also if it selects other columns.
+/// Maximum size of a copy of a message, in bytes. The entries of a larger message refer to it: a page would otherwise
+/// read the whole copy even if the request selects other columns.
 const COPY_BYTES_MAX: usize = 64 << 10;
 /// Maximum size of a write with copies, in bytes. It is below the limit of a write, because the sizes are estimated.
 const COPIED_WRITE_BYTES: usize = 3 << 20;
@@ -53,7 +53,7 @@ const COPIED_WRITE_BYTES: usize = 3 << 20;
 const ROW_BYTES: usize = 150;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
-/// Number of attempts of a request whose state is changed by others, before it is refused as contended.
+/// Maximum number of attempts to commit a request while others change the same rows; then it is refused as contended.
 const COMMITS_MAX: u32 = 1_000;
 
 /// Settings of a write of messages.
@@ -105,8 +105,8 @@ struct Draft<'m> {
     /// Members whose inboxes do not show the message.
     except: &'m [String],
     id: Option<&'m str>,
-    /// Sequence number of the request, and the time of the message; `None` if the server assigns the number, which is then
-    /// the time too.
+    /// Sequence number that the request gives, and the time of the message. `None` if the server assigns the number,
+    /// which is then also the time.
     given: Option<(i64, Timestamp)>,
 }
 
@@ -416,7 +416,7 @@ fn begin_write(
         };
         let options = RowWriteOptions {
             durability: terms.durability,
-            // A message and its inbox entries.
+            // The messages and their inbox entries are written together or not at all.
             is_whole: true,
             ..RowWriteOptions::default()
         };
@@ -536,7 +536,7 @@ pub(crate) fn copy_of(values: &Values, time: i64) -> Bytes {
 pub(crate) struct CopyRoom(usize);
 
 impl CopyRoom {
-    /// Returns the room beside this number of rows, without the columns of messages.
+    /// Returns the bytes that remain for copies in a write of `rows` rows. Columns of messages are not deducted yet.
     pub(crate) const fn beside(rows: usize) -> Self {
         Self(COPIED_WRITE_BYTES.saturating_sub(rows * ROW_BYTES))
     }

@@ -74,7 +74,8 @@ impl State {
         users: &WideTable,
         feed: TimelineId,
     ) -> Result<(Self, Option<RowDigest>)> {
-        // An older progress leaves more messages to the readers. One that is newer than the ranges could belong to later ranges.
+        // Reads the progress before the ranges: a progress that is newer than the ranges could belong to later ranges.
+        // An older progress only leaves more messages to the readers.
         let progress = read_json(engine, users, feed, FAN_OUT)?.map(|(progress, _)| progress);
         let read = read_json(engine, users, feed, "")?;
         let (pulled, digest) = read.map_or_else(Default::default, |(pulled, digest)| (pulled, Some(digest)));
@@ -168,8 +169,8 @@ impl State {
             .retain(|range| !range.is_fanned_out || range.to.is_none_or(|to| to > done));
     }
 
-    /// Leaves messages that the job has not written to the readers of inboxes, for ever: those below a sequence number; all,
-    /// also later ones, if it is `None`. Returns true if this changes a range.
+    /// Ends the fan-out of the unwritten messages below `end`, or of all and of later messages if `end` is `None`.
+    /// Readers of inboxes always read these messages from the feed. Returns true if this changes a range.
     pub(crate) fn leave_to_readers(&mut self, end: Option<i64>) -> bool {
         let done = self.progress.done;
         let mut ranges: Vec<Pulled> = Vec::with_capacity(self.pulled.len() + 1);

@@ -38,7 +38,7 @@ impl Backoff {
     ///
     /// - `failed` is the number of attempts that have failed, at least 1.
     /// - `elapsed` is the time since the first attempt.
-    /// - `retry_after` is the delay that the receiver asked for. The result is not shorter.
+    /// - `retry_after` is the delay that the receiver requested. The result is not shorter.
     /// - `random` is uniformly distributed over all values of its type.
     ///
     /// Without `retry_after`, the delay is uniformly distributed from 1 s to the maximum: `first` × 2^(`failed` − 1),

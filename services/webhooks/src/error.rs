@@ -12,11 +12,11 @@ use std::time::Duration;
 pub struct SendError {
     /// Reason of the failure.
     pub kind: SendErrorKind,
-    /// Whether the same request can succeed later without a change of the webhook.
+    /// True if the same request can succeed later without a change of the webhook.
     pub retryable: bool,
     /// Description of the failure and what to do.
     pub message: String,
-    /// Time to wait before the next attempt that the receiver asked for, at most [`crate::RETRY_AFTER_MAX`].
+    /// Delay before the next attempt, as requested by the receiver; at most [`crate::RETRY_AFTER_MAX`].
     pub retry_after: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub enum SendErrorKind {
     BrokenResponse,
     /// Status 3xx with this code. Redirects are not followed.
     Redirected(u16),
-    /// Status 410: the receiver wants no more deliveries. The caller should disable the webhook.
+    /// Status 410: the receiver accepts no more deliveries. The caller should disable the webhook.
     Gone,
     /// Another status that is not 2xx.
     Status(u16),

@@ -1,8 +1,8 @@
 //! The client that sends webhooks: one signed request per call, within limits of time, size and number.
 //!
-//! There are two HTTP clients, one per scheme, because a client resolves a name without its scheme: the addresses of an
-//! `https` target are public or listed, those of an `http` target are listed. Both follow no redirects, use no proxies
-//! of the environment, store no cookies and decompress nothing.
+//! There are two HTTP clients, one per scheme, because the resolver of a client gets the name without the scheme. The
+//! addresses of an `https` target are public or listed, those of an `http` target are listed. Both clients follow no
+//! redirects, use no proxies of the environment, store no cookies and decompress nothing.
 
 use std::error::Error;
 use std::fmt;
@@ -154,7 +154,7 @@ impl WebhookSender {
     ///
     /// # Errors
     ///
-    /// [`SendError`] with its kind, whether a retry can help, and the delay that the receiver asked for.
+    /// [`SendError`] with its kind, whether a retry can help, and the delay that the receiver requested.
     pub async fn send(
         &self,
         target: &Target,
@@ -322,7 +322,7 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }
 
-/// Reads a response body up to `bytes_max`. Dropping a response with more closes its connection.
+/// Reads a response body up to `bytes_max`. Dropping a response with unread bytes closes its connection.
 async fn discard(mut response: Response, bytes_max: u64) {
     let mut bytes = 0_u64;
     while let Ok(Some(chunk)) = response.chunk().await {

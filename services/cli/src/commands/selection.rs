@@ -141,8 +141,8 @@ const PAGE_ENDINGS: &[(&str, PageOutput)] = &[
 ];
 
 impl PageOutput {
-    /// Returns the chosen format: that of the option, else that of the ending of the file, else JSON with `json`, a table
-    /// on a terminal or for a file, and lines of JSON in a pipe.
+    /// Returns the output format: the option, or the format of the file ending. Without both, it is JSON if `json` is
+    /// set, NDJSON if no file is given and standard output is not a terminal, and otherwise a table.
     ///
     /// # Errors
     ///

@@ -62,13 +62,13 @@ pub(crate) struct ImportArguments {
     table: String,
     #[command(flatten)]
     connection: ConnectionArguments,
-    /// Files: .csv, .ndjson and .jsonl, also as .gz and .zst, .arrow and .parquet; or `-` for standard input
+    /// Files: .csv, .ndjson or .jsonl, plain, .gz or .zst; .arrow; .parquet; or `-` for standard input
     #[arg(value_name = "FILE", required = true)]
     paths: Vec<PathBuf>,
     /// Format of inputs whose file name does not determine it
     #[arg(long, value_enum)]
     format: Option<RowFormat>,
-    /// Column of the table for a column of the files, as FROM=TO; without TO the column is ignored; may be repeated
+    /// Write column FROM of the files to column TO of the table; FROM= ignores the column; may be repeated
     #[arg(long = "map", value_name = "FROM=TO")]
     map: Vec<String>,
     /// Change the columns that a record has, instead of replacing rows

@@ -37,7 +37,7 @@ const RETENTION: i64 = 30 * DAY;
 const TOLERANCE: i64 = HOUR;
 /// Age at which points are certainly freed: retention, purge delay, and the time until the whole window is old enough.
 const FREED_AFTER: i64 = RETENTION + 4 * DAY;
-/// Interval between the points of the machine that writes all the time.
+/// Interval between the points of the client that writes all the time.
 const POINT_STEP: i64 = 3 * HOUR;
 
 /// Reading of the wall clock.
@@ -75,7 +75,7 @@ fn nothing_expires_early_however_the_clock_jumps() {
     }
     let (mut doubted, mut believed) = (0, 0);
     for jump in 1..=jumps {
-        // Some machines write once and never again.
+        // Some clients write once and never again.
         if jump % 4 == 0 {
             machine.write(machine.truth, &format!("once-{jump}"));
         }
@@ -290,8 +290,8 @@ impl Machine {
         );
     }
 
-    /// Checks that expiry continued all the time: the store keeps no more sealed points than were written since
-    /// [`FREED_AFTER`].
+    /// Checks that expiry continued all the time: the store keeps no more sealed points than the test has written with
+    /// timestamps younger than [`FREED_AFTER`].
     fn check_what_is_over_is_freed(&self) {
         self.engine.seal().expect("a seal");
         self.scheduler.run_due();
