@@ -50,13 +50,13 @@ fn try_send(client: &Client, method: &str, path: &str, body: &Value) -> Option<V
     Some(response.expect_status(200).json())
 }
 
-fn sequence_of(message: &Value) -> i64 {
+pub(super) fn sequence_of(message: &Value) -> i64 {
     let sequence = message["sequence"].as_str().and_then(|text| text.parse().ok());
     sequence.unwrap_or_else(|| panic!("no sequence number: {message}"))
 }
 
 /// Sets a flag when it is dropped, also by a panic, so that a follower ends.
-struct Done<'a>(&'a AtomicBool);
+pub(super) struct Done<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
@@ -154,7 +154,7 @@ fn check_folder(folder: &DataFolder, server: Server, launch: &Launch) {
 }
 
 /// Waits until `count` requests are acknowledged.
-fn wait_acknowledged(acknowledged: &Receiver<()>, count: u64) {
+pub(super) fn wait_acknowledged(acknowledged: &Receiver<()>, count: u64) {
     for _ in 0..count {
         let received = acknowledged.recv_timeout(PATIENCE);
         assert!(received.is_ok(), "requests are acknowledged in time");
@@ -310,10 +310,13 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
     check_folder(&folder, server.expect("it runs"), &launch);
 }
 
-/// Sends a request until the server answers.
-fn send_over_restarts(client: &Client, method: &str, path: &str, body: &Value) -> Response {
+/// Sends a request until the server answers. `null` is an empty body.
+pub(super) fn send_over_restarts(client: &Client, method: &str, path: &str, body: &Value) -> Response {
     let headers = [("content-type", "application/json")];
-    let body = body.to_string();
+    let body = match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    };
     let sent = wait::until(PATIENCE, || {
         let response = client.send(method, path, &headers, body.as_bytes()).ok()?;
         (response.status != 503).then_some(response)
@@ -362,7 +365,7 @@ fn change_at_random(address: SocketAddr, writer: u64, random: &mut Random, ackno
 }
 
 /// Applies a message or event to the copy of a follower.
-fn apply(copy: &mut BTreeMap<i64, Value>, message: &Value) {
+pub(super) fn apply(copy: &mut BTreeMap<i64, Value>, message: &Value) {
     let target = message["target"]
         .as_str()
         .and_then(|text| text.parse::<i64>().ok());

@@ -2,9 +2,11 @@
 
 mod agents;
 mod aging;
+mod applications;
 mod archive_limits;
 mod audit;
 mod bad_input;
+mod changes;
 mod cold_flood;
 mod crash;
 mod crash_matrix;
@@ -22,6 +24,7 @@ mod first_boot;
 mod house;
 mod large_values;
 mod memory;
+mod messaging;
 mod model;
 mod openapi_client;
 mod openapi_examples;
