@@ -194,6 +194,37 @@ impl ThinDisk {
     }
 }
 
+/// Small file system in memory; dropping it unmounts it. Requires root.
+#[derive(Debug)]
+pub struct SmallDisk {
+    disk: Mount,
+    _folder: TempDir,
+}
+
+impl SmallDisk {
+    /// Creates an empty file system of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if it cannot be mounted on this machine.
+    pub fn make(bytes: u64) -> Result<Self, String> {
+        let folder = tempfile::Builder::new().prefix("tideline-disk-").tempdir();
+        let folder = folder.map_err(|error| error.to_string())?;
+        let disk = folder.path().join("disk");
+        fs::create_dir(&disk).map_err(|error| error.to_string())?;
+        let size = format!("size={bytes}");
+        Ok(Self {
+            disk: Mount::make(["-t", "tmpfs", "-o", &size, "tmpfs"], disk)?,
+            _folder: folder,
+        })
+    }
+
+    /// Returns the mount point.
+    pub fn path(&self) -> &Path {
+        &self.disk.0
+    }
+}
+
 impl Mount {
     fn make<const N: usize>(arguments: [&str; N], at: PathBuf) -> Result<Self, String> {
         run("mount", arguments, &at)?;

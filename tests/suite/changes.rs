@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tideline_testkit::{Random, rounds, seed};
+use tideline_testkit::{Random, rounds, seed, skip};
+use tideline_tests::disk::SmallDisk;
 use tideline_tests::program::free_address;
 use tideline_tests::server::{DataFolder, binary};
 use tideline_tests::{Client, Launch, wait};
@@ -598,6 +599,93 @@ fn each_acknowledged_write_is_once_in_the_stream_and_reaches_consumers_and_webho
     assert!(ended.status.success());
     let report = check_of(&folder);
     assert_eq!(report["is_sound"], true, "{report}");
+}
+
+/// Size of the disk of the test that fills it, in bytes.
+const DISK_BYTES: u64 = 768 << 20;
+/// Free space below which the server of that test refuses writes. A quarter of it is more than it writes in a second.
+const FREE_BYTES_MIN: u64 = 384 << 20;
+/// Bytes of a request of that test.
+const REQUEST_BYTES: usize = 1 << 20;
+
+/// Replaces some rows by others that cannot be compressed. Returns the status.
+fn write_bytes(client: &Client, random: &mut Random) -> u16 {
+    let note = |random: &mut Random| -> String {
+        (0..REQUEST_BYTES / 32)
+            .map(|_| char::from(b'A' + (random.below(26) as u8)))
+            .collect()
+    };
+    let rows: Vec<Value> = (0..32)
+        .map(|number| {
+            let key = json!({"customer": format!("c{}", random.below(8)), "number": number});
+            json!({"op": "put", "key": key, "columns": {"n": number, "note": note(random)}})
+        })
+        .collect();
+    let sent = client.post_json("/v1/tables/orders/rows", &json!({"rows": rows}));
+    sent.status
+}
+
+#[test]
+fn changes_that_a_group_holds_end_at_their_limit_and_make_room_before_the_disk_is_full() {
+    let mut random = Random::new(seed(
+        "changes_that_a_group_holds_end_at_their_limit_and_make_room_before_the_disk_is_full",
+    ));
+    let disk = match SmallDisk::make(DISK_BYTES) {
+        Ok(disk) => disk,
+        Err(missing) => {
+            skip(&format!("a tmpfs is needed, as root: {missing}"));
+            return;
+        }
+    };
+    let folder = DataFolder::within(disk.path());
+    let launch = Launch::default()
+        .environment("TIDELINE__STORAGE__FREE_BYTES_MIN", &FREE_BYTES_MIN.to_string())
+        .environment("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0")
+        .environment("TIDELINE__STORAGE__ROW_BUFFER_BYTES", "4MiB");
+    let limit: u64 = 64 << 20;
+    let limited = launch
+        .clone()
+        .environment("TIDELINE__CHANGES__BYTES_MAX", &limit.to_string());
+    let server = folder.start(&limited);
+    let client = server.client();
+    create(&client);
+    let held = json!({"from": "oldest", "hold": true});
+    put(&client, &format!("{STREAM}/groups/slow"), &held);
+    let mut warnings = 0;
+    let overruns = || metric(&client, "tideline_change_overruns_total");
+    let ended = wait::until(PATIENCE, || {
+        assert_eq!(write_bytes(&client, &mut random), 200);
+        let ready = client.get("/ready").expect_status(200).json();
+        let reasons = ready["reasons"].to_string();
+        warnings += u32::from(reasons.contains("slow") && reasons.contains("gap"));
+        (overruns() > 0.0).then_some(())
+    });
+    assert!(ended.is_some(), "the changes end at their limit");
+    assert!(warnings > 0, "/ready names the group before");
+    assert!(metric(&client, "tideline_change_kept_bytes") <= limit as f64);
+    assert!(server.terminate().status.success());
+
+    // Without that limit the disk is the next one.
+    let unlimited = launch.environment("TIDELINE__CHANGES__BYTES_MAX", "1TiB");
+    let server = folder.start(&unlimited);
+    let client = server.client();
+    let overruns = || metric(&client, "tideline_change_overruns_total");
+    let mut written = 0;
+    let mut free_min = DISK_BYTES;
+    while overruns() < 2.0 {
+        assert!(written < 4 * DISK_BYTES, "changes make room");
+        let status = write_bytes(&client, &mut random);
+        assert_eq!(status, 200, "writes go on: {}", client.get("/ready").text());
+        written += REQUEST_BYTES as u64;
+        free_min = free_min.min(metric(&client, "tideline_disk_free_bytes") as u64);
+    }
+    println!("{written} bytes written, at least {free_min} bytes free");
+    let page = client.get(&format!("{STREAM}/groups/slow/records?limit=10"));
+    let page = page.expect_status(200).json();
+    assert_eq!(page["records"][0]["kind"], "gap", "{page}");
+    assert_eq!(page["records"][0]["reason"], "freed");
+    assert_eq!(page["records"][1]["kind"], "row");
+    assert!(server.terminate().status.success());
 }
 
 /// Writes a row that is the only one of its customer.

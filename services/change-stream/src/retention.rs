@@ -33,7 +33,7 @@ impl ChangeStreams {
         };
         let kept = |unit: &&HistoryUnit| unit.last >= needed;
         let mut bytes: u64 = history.units.iter().filter(kept).map(|unit| unit.bytes).sum();
-        let is_disk_low = self.engine.is_disk_low();
+        let is_disk_low = bytes > 0 && self.engine.is_disk_low();
         let bytes_max = match is_disk_low {
             // Each call frees half of the bytes, so that space is available before writes are refused.
             true => bytes / 2,

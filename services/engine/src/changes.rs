@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_backend::{Health, History};
+use tideline_backend::History;
 use tideline_chunk::{Delta, DeltaGroup};
 use tideline_model::{KeyRange, ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
 use tideline_series_store::StoreError;
@@ -29,6 +29,10 @@ use crate::wide_table::WideTable;
 
 /// Number of slots.
 pub const SLOTS: u32 = 1 << 16;
+
+/// Free space of the data disk below which kept changes make room, in percent of the space below which writes are refused.
+/// The difference has to hold what is written until the changes are freed, about a second later.
+const ROOM_PERCENT: u64 = 125;
 
 /// Entries of the journal from a position on.
 #[derive(Debug, Clone)]
@@ -133,9 +137,11 @@ impl Engine {
         Ok(self.store.log().kept_entries().map_err(StoreError::from)?)
     }
 
-    /// Returns true while the data disk is nearly full, so that kept changes should make room.
+    /// Returns true while the data disk is so full that kept changes should make room: its free space is less than
+    /// [`ROOM_PERCENT`] of the limit below which writes are refused.
     pub fn is_disk_low(&self) -> bool {
-        matches!(self.store.log().backend().health(), Health::DiskLow { .. })
+        let usage = self.store.log().backend().usage();
+        usage.free_bytes < usage.free_bytes_min / 100 * ROOM_PERCENT
     }
 
     /// Replaces the references to large values in a change of a row by their contents, if these are still stored.

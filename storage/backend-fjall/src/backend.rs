@@ -360,6 +360,7 @@ impl Inner {
             cold_bytes,
             journal_bytes: journals.iter().map(|journal| journal.lock().bytes()).sum(),
             free_bytes: self.hot.free_bytes(),
+            free_bytes_min: self.hot.free_bytes_min(),
             cold_free_bytes: self.cold.store.free_bytes(),
             hot_cache,
             cold_cache,

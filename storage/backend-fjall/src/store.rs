@@ -360,6 +360,11 @@ impl Store {
         self.free_space.get().free_bytes
     }
 
+    /// Returns the free space below which writes are refused, in bytes.
+    pub(crate) fn free_bytes_min(&self) -> u64 {
+        self.free_space.get().watermark_bytes
+    }
+
     /// Simulates a full disk, or ends the simulation.
     #[cfg(test)]
     pub(crate) fn seem_full(&self, is_full: bool) {

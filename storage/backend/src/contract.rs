@@ -304,6 +304,8 @@ pub struct Usage {
     pub journal_bytes: u64,
     /// Free bytes of the data disk.
     pub free_bytes: u64,
+    /// Free bytes of the data disk below which writes are refused; 0 without such a limit.
+    pub free_bytes_min: u64,
     /// Free bytes of the disk of cold segments and parts; equal to `free_bytes` if both tiers share a disk.
     pub cold_free_bytes: u64,
     /// Usage of the cache of hot segments, hot parts, rows and manifests.

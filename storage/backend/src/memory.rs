@@ -726,6 +726,7 @@ impl Backend for MemoryBackend {
             cold_bytes,
             journal_bytes: journals.map(Journal::bytes).sum(),
             free_bytes: u64::MAX,
+            free_bytes_min: 0,
             cold_free_bytes: u64::MAX,
             ..Usage::default()
         }
