@@ -3,6 +3,7 @@
 mod ages;
 mod blobs;
 mod changes;
+mod changes_copies;
 mod client;
 mod columnar;
 mod cut_values;
