@@ -423,6 +423,11 @@ pub struct MessageQuery {
     #[serde(default)]
     #[param(value_type = Option<String>)]
     pub wait: Option<DurationText>,
+    /// Principal on whose behalf the request reads. Of a feed, the messages that their lists keep from the principal, and
+    /// those of senders whom the principal has blocked, are left out. An inbox is only read by its user. Default: all
+    /// messages.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
 }
 
 /// Watch of the messages of a feed or an inbox.
@@ -445,6 +450,11 @@ pub struct MessageWatchQuery {
     #[serde(default, rename = "for")]
     #[param(example = "0s", value_type = Option<String>)]
     pub time: Option<DurationText>,
+    /// Principal on whose behalf the request reads. Of a feed, the messages that their lists keep from the principal, and
+    /// those of senders whom the principal has blocked, are left out. An inbox is only read by its user. Default: all
+    /// messages.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
 }
 
 /// Data of the event `messages` of a watch. The id of the event is the cursor after its messages.
@@ -523,6 +533,10 @@ pub struct ReadFeeds {
     /// False to omit the events of edits, recalls and deletions. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<bool>,
+    /// Principal on whose behalf the request reads. The messages that their lists keep from the principal, and those of
+    /// senders whom the principal has blocked, are left out. Default: all messages.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 /// Feed and cursor of a read.
@@ -590,6 +604,10 @@ pub struct MergeFeeds {
     /// `next` of the previous page, with the same feeds and order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
+    /// Principal on whose behalf the request reads. The messages that their lists keep from the principal, and those of
+    /// senders whom the principal has blocked, are left out. Default: all messages.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 /// Messages of several feeds in one order. Each has its feed.
@@ -889,6 +907,30 @@ pub struct ConversationQuery {
     /// Maximum number of conversations, 1 to 1,000. Default 50.
     #[serde(default)]
     pub limit: Option<usize>,
+    /// Principal on whose behalf the request reads: the user.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
+}
+
+/// Parameters of a read of one message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageReadQuery {
+    /// Principal on whose behalf the request reads. A message that the principal does not see is not found. Default: each
+    /// message is found.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
+}
+
+/// Parameters of a read of the cursors or blocks of a user.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct UserQuery {
+    /// Principal on whose behalf the request reads: the user.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
 }
 
 /// Conversation of a user: a feed of which the user is a member.

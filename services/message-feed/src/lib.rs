@@ -21,6 +21,7 @@
 //! | [`read`] | pages of one feed, of several feeds, and of several merged feeds; counts |
 //! | `state` | state of the delivery of a feed |
 //! | [`search`] | searches over messages |
+//! | [`viewer`] | messages as one user sees them |
 
 pub mod blocks;
 pub mod change;
@@ -33,5 +34,6 @@ pub mod read;
 pub mod search;
 pub mod send;
 mod state;
+pub mod viewer;
 
 pub use message::MessageEncoder;

@@ -20,6 +20,7 @@ use tideline_rows::{Result, RowsError, token};
 use crate::change::missing;
 use crate::message::{MessageEncoder, damaged, key_of, newest, time_of};
 use crate::send::stored_key;
+use crate::viewer::Viewer;
 
 /// Default number of messages of a page.
 pub const PAGE_MESSAGES: usize = 100;
@@ -41,7 +42,7 @@ const MESSAGE_BYTES: usize = 512;
 const MERGE_ROWS_MIN: usize = 8;
 
 /// Range and order of the messages of a read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReadTerms {
     /// Only messages after this sequence number.
     pub after: Option<i64>,
@@ -55,6 +56,8 @@ pub struct ReadTerms {
     pub order: MessageOrder,
     /// True if events are returned too.
     pub has_events: bool,
+    /// User who reads a feed, and does not see all of its messages; `None` = all. An inbox has its own user.
+    pub viewer: Option<Arc<Viewer>>,
 }
 
 impl ReadTerms {
@@ -76,11 +79,24 @@ impl ReadTerms {
     }
 
     /// Returns these terms, limited to the messages before a sequence number.
-    pub(crate) fn until(self, sequence: i64) -> Self {
+    pub(crate) fn until(&self, sequence: i64) -> Self {
         Self {
             before: Some(self.before.map_or(sequence, |before| before.min(sequence))),
-            ..self
+            ..self.clone()
         }
+    }
+
+    /// Returns the terms of a read on behalf of a user; without a user, the same terms.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Viewer::new`].
+    pub fn seen_by(&self, engine: &Engine, table: &WideTable, user: Option<&str>) -> Result<Self> {
+        let viewer = user.map(|user| Viewer::new(engine, table, user)).transpose()?;
+        Ok(Self {
+            viewer: viewer.map(Arc::new),
+            ..self.clone()
+        })
     }
 
     /// Returns the bounds of generated sequence numbers that are also in a range; `None` if there are no such numbers.
@@ -128,16 +144,23 @@ impl ReadTerms {
         }
     }
 
-    /// Returns true if the terms include a row. Checks whether the row is an event, and its time if the range of keys does
-    /// not bound the time.
+    /// Returns true if the terms include a row. Checks whether the row is an event, whether the viewer sees it, and its time
+    /// if the range of keys does not bound the time.
     fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let needs_time =
             table.feed().sequence == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
-        if self.has_events && !needs_time {
+        if self.has_events && !needs_time && self.viewer.is_none() {
             return Ok(true);
         }
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         if !self.has_events && newest(table, &columns, EVENT).is_some() {
+            return Ok(false);
+        }
+        if self
+            .viewer
+            .as_ref()
+            .is_some_and(|viewer| !viewer.sees(table, &columns))
+        {
             return Ok(false);
         }
         if !needs_time {
@@ -223,23 +246,28 @@ pub fn page(
     Ok(page)
 }
 
-/// Returns a message or event as JSON.
+/// Returns a message or event as JSON. `user` is the viewer, if there is one.
 ///
 /// # Errors
 ///
 /// [`EngineError::NoSuchMessage`](tideline_engine::EngineError::NoSuchMessage) if the feed has none with this sequence
-/// number, and the errors of [`Engine::row`].
+/// number, or the viewer does not see it, and the errors of [`Viewer::new`] and [`Engine::row`].
 pub fn message(
     engine: &Engine,
     table: &WideTable,
-    feed: TimelineId,
-    sequence: i64,
+    (feed, sequence): (TimelineId, i64),
+    user: Option<&str>,
     encoder: &MessageEncoder,
 ) -> Result<String> {
     let (key, _) = stored_key(table, feed, sequence)?;
+    let terms = ReadTerms {
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let terms = terms.seen_by(engine, table, user)?;
     match engine.row(table, &key)? {
-        Some(row) => encoded(table, encoder, &row),
-        None => Err(missing(table, sequence)),
+        Some(row) if terms.has(table, &row)? => encoded(table, encoder, &row),
+        _ => Err(missing(table, sequence)),
     }
 }
 
@@ -306,7 +334,7 @@ pub fn count(
     let terms = ReadTerms {
         has_events: false,
         order: MessageOrder::Ascending,
-        ..*terms
+        ..terms.clone()
     };
     let ranges = terms.ranges(engine, table, feed)?;
     let mut scan = scan(engine, table, ranges, &terms, usize::MAX);
@@ -373,18 +401,18 @@ pub fn merge(
     }
     let terms = &match is_generated {
         true => terms.until(version),
-        false => *terms,
+        false => terms.clone(),
     };
     // With generated numbers, the last position bounds the sequence numbers of every feed.
     let bounded = match (last.filter(|_| is_generated), terms.order) {
-        (None, _) => *terms,
+        (None, _) => terms.clone(),
         (Some(last), MessageOrder::Ascending) => ReadTerms {
             after: Some(last.time.saturating_sub(1)),
-            ..*terms
+            ..terms.clone()
         },
         (Some(last), MessageOrder::Descending) => ReadTerms {
             before: Some(last.time.saturating_add(1)),
-            ..*terms
+            ..terms.clone()
         },
     };
     let mut known = HashSet::new();

@@ -190,6 +190,14 @@ struct PrincipalArgument {
     principal: Option<String>,
 }
 
+/// Principal of a command that reads feeds.
+#[derive(Debug, Clone, Args)]
+struct ViewerArgument {
+    /// Read on behalf of this principal: without the messages that their lists or the blocks of the principal hide
+    #[arg(long = "as", value_name = "NAME")]
+    principal: Option<String>,
+}
+
 /// Returns the columns of the table. Fails for a table that is not a feed table.
 fn shape(client: &Client) -> Result<TableShape> {
     let table = client.parse(&client.get(&client.of_table(""))?)?;

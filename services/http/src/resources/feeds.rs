@@ -203,9 +203,13 @@ async fn read(
             has_feed: false,
         };
         let mut room = Room::default();
+        let seen = ReadTerms::default().seen_by(engine, table, request.principal.as_deref())?;
         let pages = request.feeds.iter().map(|cursor| {
             let feed = engine.feed(table, &FeedName::parse(&cursor.feed))?;
-            let terms = terms_of(&request, cursor);
+            let terms = ReadTerms {
+                viewer: seen.viewer.clone(),
+                ..terms_of(&request, cursor)
+            };
             let page = reading::page(
                 engine,
                 table,
@@ -257,10 +261,11 @@ async fn merge(
         has_events: request.events,
         ..ReadTerms::default()
     };
+    let bounds = terms.clone();
     let is_cold = move |engine: &Engine, table: &WideTable, request: &MergeFeeds| {
         any_cold(request.feeds.iter(), |name| {
             let feed = engine.feed(table, &FeedName::parse(name))?;
-            terms.reaches_cold(engine, table, feed)
+            bounds.reaches_cold(engine, table, feed)
         })
     };
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
@@ -272,6 +277,7 @@ async fn merge(
             columns: request.columns.clone(),
             has_feed: true,
         };
+        let terms = terms.seen_by(engine, table, request.principal.as_deref())?;
         let page = (limit, request.page.as_deref());
         Ok(reading::merge(
             engine, table, &feeds, &terms, &encoder, page, is_stopped,

@@ -10,6 +10,7 @@ mod cut_values;
 mod deletes;
 mod details;
 mod document;
+mod feed_viewers;
 mod feed_watches;
 mod feeds;
 mod finding;

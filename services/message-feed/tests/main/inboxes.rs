@@ -18,7 +18,7 @@ use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
 use tideline_message_feed::inbox::{conversations, page, reaches_cold};
 use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
-use tideline_message_feed::read::ReadTerms;
+use tideline_message_feed::read::{self as reading, ReadTerms, Room};
 use tideline_message_feed::send::{WriteTerms, send};
 use tideline_openapi::feed::{EditMessage, MessageOrder};
 use tideline_rows::RowsError;
@@ -315,7 +315,57 @@ impl Model {
             let found = read(database, user, MessageOrder::Descending, limit);
             assert_eq!(found, newest_first, "{user}");
             self.check_conversations(database, user);
+            self.check_feed(database, user, random);
         }
+    }
+
+    /// Checks the pages, the count and a message of a feed that is read on behalf of a user, who need not be a member.
+    fn check_feed(&self, database: &Database, user: &'static str, random: &mut Random) {
+        let feed = random.below(FEEDS.len() as u64) as usize;
+        let (engine, table) = (database.engine(), database.table());
+        let Ok(id) = engine.feed(&table, &key(FEEDS[feed])) else {
+            return;
+        };
+        let is_seen = |(_, entry): &(&i64, &Entry)| entry.feed == feed && self.sees(user, entry);
+        let expected: Vec<i64> = self
+            .entries
+            .iter()
+            .filter(is_seen)
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        let limit = 1 + random.below(5) as usize;
+        let mut terms = ReadTerms {
+            has_events: true,
+            ..ReadTerms::default()
+        };
+        let mut found = Vec::new();
+        loop {
+            let seen = terms.seen_by(engine, &table, Some(user)).expect("a viewer");
+            let encoder = MessageEncoder::default();
+            let limits = (limit, &mut Room::default());
+            let read =
+                reading::page(engine, &table, (id, &seen), &encoder, limits, &|| false).expect("a page");
+            found.extend(sequences(&read.messages));
+            terms.after = read.next;
+            if !read.has_more {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "{user} in {feed}");
+        let seen = ReadTerms::default()
+            .seen_by(engine, &table, Some(user))
+            .expect("a viewer");
+        let counted = reading::count(engine, &table, id, &seen, &|| false).expect("a count");
+        let messages = expected
+            .iter()
+            .filter(|sequence| !self.entries[sequence].is_event);
+        assert_eq!(counted.messages, messages.count() as u64, "{user} in {feed}");
+        let Some((sequence, entry)) = self.entries.iter().find(|(_, entry)| entry.feed == feed) else {
+            return;
+        };
+        let encoder = MessageEncoder::default();
+        let message = reading::message(engine, &table, (id, *sequence), Some(user), &encoder);
+        assert_eq!(message.is_ok(), self.sees(user, entry), "{user} in {feed}");
     }
 
     fn check_conversations(&self, database: &Database, user: &'static str) {

@@ -508,8 +508,8 @@ impl Lab {
         let stored = message(
             self.database.engine(),
             &self.database.table(),
-            self.database.id(feed),
-            sequence,
+            (self.database.id(feed), sequence),
+            None,
             &MessageEncoder::default(),
         );
         let stored: Value = serde_json::from_str(&stored.expect("it is stored")).expect("JSON");

@@ -58,6 +58,7 @@ impl Lab {
             to: some(20).map(|(_, time)| time),
             order: MessageOrder::Ascending,
             has_events: some(70).is_some(),
+            viewer: None,
         }
     }
 
@@ -113,7 +114,7 @@ impl Lab {
             true => 7,
             false => random.of(&known).saturating_add(random.of(&[0, 0, 1])),
         };
-        let found = message(engine, &table, id, sequence, &MessageEncoder::default());
+        let found = message(engine, &table, (id, sequence), None, &MessageEncoder::default());
         match rows.get(&sequence) {
             None => assert!(found.is_err(), "{found:?}"),
             Some(entry) => {

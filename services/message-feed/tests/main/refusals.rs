@@ -197,8 +197,8 @@ fn values_that_do_not_fit_and_versions_are_refused() {
     let found = message(
         database.engine(),
         &database.table(),
-        database.id(FEED),
-        typed,
+        (database.id(FEED), typed),
+        None,
         &MessageEncoder::default(),
     );
     assert!(

@@ -215,7 +215,7 @@ pub(super) fn inbox(arguments: &InboxArguments) -> Result<()> {
     let client = arguments.user.table.client()?;
     let path = client.of_table(&format!("/users/{}/inbox", encoded(&arguments.user.user)));
     let is_json = arguments.user.table.connection.json;
-    arguments.options.read(&client, path, is_json)
+    arguments.options.read(&client, (path, None), is_json)
 }
 
 /// Lists the conversations of a user.

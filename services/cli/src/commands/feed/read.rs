@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tideline_openapi::feed::{MessagesCounted, Sequence};
 
 use super::shown::{MessagePage, OutputArguments, PagedRequest};
-use super::{FeedArguments, FeedTable, with_query};
+use super::{FeedArguments, FeedTable, ViewerArgument, with_query};
 use crate::client::Client;
 use crate::commands::selection::time;
 use crate::error::Result;
@@ -54,6 +54,8 @@ pub(crate) struct ReadArguments {
     #[command(flatten)]
     feed: FeedArguments,
     #[command(flatten)]
+    viewer: ViewerArgument,
+    #[command(flatten)]
     options: ReadOptions,
 }
 
@@ -87,6 +89,8 @@ pub(crate) struct MergeArguments {
     /// Return the events of edits, recalls and deletions too
     #[arg(long)]
     events: bool,
+    #[command(flatten)]
+    viewer: ViewerArgument,
     /// Continue after the page that printed this token; the feeds and the order must be the same
     #[arg(long, value_name = "TOKEN")]
     page: Option<String>,
@@ -98,6 +102,8 @@ pub(crate) struct MergeArguments {
 pub(crate) struct CountArguments {
     #[command(flatten)]
     feed: FeedArguments,
+    #[command(flatten)]
+    viewer: ViewerArgument,
     #[command(flatten)]
     range: RangeArguments,
 }
@@ -118,6 +124,7 @@ impl RangeArguments {
 struct FeedRead<'a> {
     client: &'a Client,
     path: String,
+    principal: Option<String>,
     options: &'a ReadOptions,
     range: RangeArguments,
 }
@@ -131,6 +138,7 @@ impl PagedRequest for FeedRead<'_> {
             ("limit", limit.map(|limit| limit.to_string())),
             ("columns", (!columns.is_empty()).then(|| columns.join(","))),
             ("events", self.options.no_events.then(|| "false".to_owned())),
+            ("as", self.principal.clone()),
         ]);
         self.client.get(&with_query(&self.path, &parameters))
     }
@@ -163,19 +171,27 @@ impl PagedRequest for FeedRead<'_> {
 pub(super) fn read(arguments: &ReadArguments) -> Result<()> {
     let client = arguments.feed.table.client()?;
     let path = arguments.feed.path(&client, "/messages");
-    arguments.options.read(&client, path, arguments.feed.is_json())
+    let principal = arguments.viewer.principal.clone();
+    let options = &arguments.options;
+    options.read(&client, (path, principal), arguments.feed.is_json())
 }
 
 impl ReadOptions {
-    /// Reads the messages below a path and shows them.
+    /// Reads the messages below a path, on behalf of a principal if there is one, and shows them.
     ///
     /// # Errors
     ///
     /// Fails if the server refuses the request or is not reachable.
-    pub(super) fn read(&self, client: &Client, path: String, is_json: bool) -> Result<()> {
+    pub(super) fn read(
+        &self,
+        client: &Client,
+        (path, principal): (String, Option<String>),
+        is_json: bool,
+    ) -> Result<()> {
         let mut request = FeedRead {
             client,
             path,
+            principal,
             options: self,
             range: self.range.clone(),
         };
@@ -236,6 +252,7 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
         ("from", &arguments.times.from),
         ("to", &arguments.times.to),
         ("page", &arguments.page),
+        ("as", &arguments.viewer.principal),
     ] {
         if let Some(text) = text {
             body.insert(name.into(), text.as_str().into());
@@ -253,7 +270,8 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
 /// Counts messages of a feed and prints their number.
 pub(super) fn count(arguments: &CountArguments) -> Result<()> {
     let client = arguments.feed.table.client()?;
-    let counted = counted(&client, &arguments.feed, arguments.range.clone())?;
+    let principal = arguments.viewer.principal.as_deref();
+    let counted = counted(&client, &arguments.feed, arguments.range.clone(), principal)?;
     if arguments.feed.is_json() {
         let json = serde_json::to_string(&counted).map_err(|error| client.strange(&error.to_string()))?;
         return output::print(&json);
@@ -272,15 +290,22 @@ pub(super) fn count_all(client: &Client, feed: &FeedArguments) -> Result<u64> {
         before: None,
         times: TimeArguments { from: None, to: None },
     };
-    Ok(counted(client, feed, range)?.count)
+    Ok(counted(client, feed, range, None)?.count)
 }
 
 /// Counts the messages of a range. The server counts a limited number per request.
-fn counted(client: &Client, feed: &FeedArguments, mut range: RangeArguments) -> Result<MessagesCounted> {
+fn counted(
+    client: &Client,
+    feed: &FeedArguments,
+    mut range: RangeArguments,
+    principal: Option<&str>,
+) -> Result<MessagesCounted> {
     let path = feed.path(client, "/messages/count");
     let mut count = 0;
     loop {
-        let text = client.get(&with_query(&path, &range.parameters()))?;
+        let mut parameters = range.parameters();
+        parameters.push(("as", principal.map(str::to_owned)));
+        let text = client.get(&with_query(&path, &parameters))?;
         let mut counted: MessagesCounted =
             serde_json::from_str(&text).map_err(|error| client.strange(&error.to_string()))?;
         count += counted.count;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tideline_openapi::feed::Sequence;
 
 use super::shown::ShownMessage;
-use super::{FeedTable, encoded, with_query};
+use super::{FeedTable, ViewerArgument, encoded, with_query};
 use crate::error::{CliError, Result};
 use crate::events::{self, EVENTS};
 use crate::output;
@@ -22,6 +22,8 @@ pub(crate) struct WatchArguments {
     /// Follow the inbox of this user instead of a feed
     #[arg(long, value_name = "NAME", conflicts_with = "feed")]
     user: Option<String>,
+    #[command(flatten)]
+    viewer: ViewerArgument,
     /// Continue after this sequence number [default: new messages]
     #[arg(long, value_name = "SEQUENCE", allow_hyphen_values = true)]
     after: Option<Sequence>,
@@ -57,6 +59,7 @@ pub(super) fn run(arguments: &WatchArguments) -> Result<()> {
         ("events", arguments.no_events.then(|| "false".to_owned())),
         ("columns", (!columns.is_empty()).then(|| columns.join(","))),
         ("for", arguments.time.clone()),
+        ("as", arguments.viewer.principal.clone()),
     ];
     let stream = client.get_stream(&with_query(&path, &parameters), EVENTS)?;
     let mut cursor = None;

@@ -7,15 +7,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_message_feed::blocks;
-use tideline_openapi::feed::{BlockDetail, BlockList};
+use tideline_openapi::feed::{BlockDetail, BlockList, UserQuery};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::members::UserPath;
+use super::pages::check_user;
 use crate::app::App;
 use crate::context::RequestId;
-use crate::extract::Path;
+use crate::extract::{Path, Query};
 use crate::failure::Result;
 use crate::resources::Failures;
 
@@ -43,14 +44,16 @@ struct BlockPath {
 /// List the senders that a user has blocked
 #[utoipa::path(
     get, path = "/v1/tables/{table}/users/{user}/blocks", tag = "feeds", operation_id = "list_blocks",
-    params(UserPath),
+    params(UserPath, UserQuery),
     responses((status = 200, description = "The senders", body = BlockList), Failures)
 )]
 async fn list(
     State(app): State<App>,
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
+    Query(query): Query<UserQuery>,
 ) -> Result<JsonResponse<BlockList>> {
+    check_user(&user, query.principal.as_deref())?;
     let senders = app.read(move |engine| {
         let table = engine.feed_table(&table)?;
         Ok(blocks::blocked(engine, &table, &user)?)

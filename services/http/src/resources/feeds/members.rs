@@ -14,12 +14,13 @@ use tideline_message_feed::members::{self, MemberChange, Membership};
 use tideline_openapi::feed::{
     ChangeMember, Conversation, ConversationList, ConversationQuery, CursorList, CursorSet, History,
     JoinFeed, Member, MemberDetail, MemberList, MemberQuery, MessagePage, MessageQuery, Sequence, SetCursor,
+    UserQuery,
 };
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::pages::{self, Messages};
+use super::pages::{self, Messages, check_user};
 use super::{FeedPath, check_model, raw};
 use crate::app::{App, Waiting};
 use crate::context::RequestId;
@@ -217,6 +218,7 @@ async fn conversations(
     Query(query): Query<ConversationQuery>,
 ) -> Result<JsonResponse<ConversationList>> {
     check_model(&app, &table)?;
+    check_user(&user, query.principal.as_deref())?;
     let limit = page_limit(query.limit, CONVERSATIONS, CONVERSATIONS_MAX)?;
     let description = describe(id.clone(), &table, "conversations", &query);
     let found = answer(
@@ -280,14 +282,16 @@ async fn set_cursor(
 /// Read the cursors of a user in a feed
 #[utoipa::path(
     get, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "read_cursors",
-    params(MemberPath),
+    params(MemberPath, UserQuery),
     responses((status = 200, description = "The cursors", body = CursorList), Failures)
 )]
 async fn read_cursors(
     State(app): State<App>,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Query(query): Query<UserQuery>,
 ) -> Result<JsonResponse<CursorList>> {
+    check_user(&user, query.principal.as_deref())?;
     let cursors = app.read(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;

@@ -21,8 +21,8 @@ use tideline_message_feed::read::{self as reading, ReadTerms};
 use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
-    MessagePage, MessageQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage, SendMessages,
-    Sequence,
+    MessagePage, MessageQuery, MessageReadQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage,
+    SendMessages, Sequence,
 };
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, plain};
@@ -304,9 +304,10 @@ async fn count(
     check_model(&app, &table)?;
     let terms = terms_of(&query, app.engine.now())?;
     let description = describe(id.clone(), &table, "messages", &query);
-    let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms)).await?;
+    let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms.clone())).await?;
     let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
         let feed = engine.feed(table, &FeedName::parse(&feed))?;
+        let terms = terms.seen_by(engine, table, query.principal.as_deref())?;
         Ok(reading::count(engine, table, feed, &terms, is_stopped)?)
     });
     let counted = counted.await?;
@@ -320,7 +321,7 @@ async fn count(
 /// Read a message
 #[utoipa::path(
     get, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "read_message",
-    params(MessagePath),
+    params(MessagePath, MessageReadQuery),
     responses((status = 200, description = "The message", body = MessageDetail), Failures)
 )]
 async fn read(
@@ -331,6 +332,7 @@ async fn read(
         feed,
         sequence,
     }): Path<MessagePath>,
+    Query(query): Query<MessageReadQuery>,
 ) -> Result<JsonResponse<MessageDetail>> {
     let sequence = parse_sequence(&sequence, "sequence")?;
     let message = app.read(move |engine| {
@@ -339,8 +341,8 @@ async fn read(
         Ok(reading::message(
             engine,
             &table,
-            feed,
-            sequence,
+            (feed, sequence),
+            query.principal.as_deref(),
             &MessageEncoder::default(),
         )?)
     });

@@ -13,9 +13,9 @@ use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::inbox;
 use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, Page, ReadTerms, Room};
-use tideline_openapi::DurationText;
 use tideline_openapi::feed::{MessageOrder, MessagePage, MessageQuery, Sequence};
 use tideline_openapi::time::TimeInput;
+use tideline_openapi::{DurationText, ErrorCode};
 use tideline_rows::RowsError;
 use tokio::time::{Instant, timeout_at};
 
@@ -40,10 +40,36 @@ pub(super) enum Messages {
     Inbox(String),
 }
 
+impl Messages {
+    /// Checks the principal of a read. Everyone can read a feed, and sees a part of it.
+    pub(super) fn check_principal(&self, principal: Option<&str>) -> Result<()> {
+        match self {
+            Self::Feed(_) => Ok(()),
+            Self::Inbox(user) => check_user(user, principal),
+        }
+    }
+}
+
+/// Checks that the principal of a read of what belongs to a user is the user.
+pub(super) fn check_user(user: &str, principal: Option<&str>) -> Result<()> {
+    match principal.filter(|principal| *principal != user) {
+        None => Ok(()),
+        Some(principal) => Err(Failure::new(
+            ErrorCode::Forbidden,
+            format!(
+                "parameter as: {principal:?} cannot read what belongs to user {user:?}; name the principal in the path, or omit \
+                 `as`"
+            ),
+        )),
+    }
+}
+
 /// Page of messages to read.
 #[derive(Debug, Clone)]
 pub(super) struct PageRequest {
     pub(super) messages: Messages,
+    /// Principal on whose behalf a feed is read.
+    pub(super) principal: Option<String>,
     pub(super) terms: ReadTerms,
     pub(super) encoder: MessageEncoder,
     pub(super) limit: usize,
@@ -59,6 +85,7 @@ impl PageRequest {
     ) -> std::result::Result<Page, RowsError> {
         let Self {
             messages,
+            principal,
             terms,
             encoder,
             limit,
@@ -66,11 +93,12 @@ impl PageRequest {
         match messages {
             Messages::Feed(feed) => {
                 let feed = engine.feed(table, feed)?;
+                let terms = terms.seen_by(engine, table, principal.as_deref())?;
                 let mut room = Room::default();
                 reading::page(
                     engine,
                     table,
-                    (feed, terms),
+                    (feed, &terms),
                     encoder,
                     (*limit, &mut room),
                     is_stopped,
@@ -105,7 +133,9 @@ pub(super) async fn respond(
     query: MessageQuery,
 ) -> Result<JsonResponse<MessagePage>> {
     check_model(&app, &table)?;
+    messages.check_principal(query.principal.as_deref())?;
     let mut request = PageRequest {
+        principal: query.principal.clone(),
         terms: terms_of(&query, app.engine.now())?,
         encoder: MessageEncoder {
             columns: columns_of(query.columns.as_deref()),
@@ -259,6 +289,7 @@ pub(super) fn terms_of(query: &MessageQuery, now: Timestamp) -> Result<ReadTerms
         to: time(&query.to, "to")?,
         order: query.order.unwrap_or_default(),
         has_events: query.events.unwrap_or(true),
+        viewer: None,
     })
 }
 

@@ -109,6 +109,7 @@ async fn watch(
     let end = live::end_of(query.time)?;
     let after = live::cursor_of(headers, query.after.as_deref());
     let after = after.map(|after| parse_sequence(after, "after")).transpose()?;
+    messages.check_principal(query.principal.as_deref())?;
     let permit = app.feed_watches.take(current_client()).await?;
     let reader = MessageReader::begin(&app, &table, &messages).await?;
     let cursor = match after {
@@ -116,6 +117,7 @@ async fn watch(
         None => now(&app, &reader).await?,
     };
     let request = PageRequest {
+        principal: query.principal.clone(),
         messages,
         terms: ReadTerms {
             has_events: query.events.unwrap_or(true),
@@ -131,7 +133,9 @@ async fn watch(
         encoder: request.encoder.clone(),
         has_events: request.terms.has_events,
     };
-    let pages = reader.feed.map(|feed| reader.reader.pages(feed, &form));
+    // A principal sees pages of its own.
+    let shared = reader.feed.filter(|_| query.principal.is_none());
+    let pages = shared.map(|feed| reader.reader.pages(feed, &form));
     let mut source = MessageEvents {
         app: app.clone(),
         id,
@@ -168,7 +172,7 @@ struct MessageEvents {
     /// Page to read, without its cursor.
     request: PageRequest,
     reader: MessageReader,
-    /// Pages that the watches of a feed share; `None` for an inbox.
+    /// Pages that the watches of a feed share; `None` for an inbox, and for a watch on behalf of a principal.
     pages: Option<FeedPages>,
     cursor: i64,
     is_caught_up: bool,

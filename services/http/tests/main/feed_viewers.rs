@@ -1,0 +1,150 @@
+//! Reads of feeds on behalf of a principal: every route leaves out what the principal does not see, and what belongs to a
+//! user is only read by the user.
+
+use serde_json::{Value, json};
+
+use crate::client::{Response, Server};
+
+const TABLE: &str = "/v1/tables/team";
+const ROOM: &str = "/v1/tables/team/feeds/room,name=ops";
+
+fn request(server: &Server, method: &str, path: &str, body: &Value) -> Response {
+    server.json(method, path, &body.to_string())
+}
+
+/// Starts a server with four messages: for everyone, of cem, for bea only, and not for bea. Bea has blocked cem.
+fn start() -> (Server, Vec<String>) {
+    let server = Server::start();
+    let columns = json!([{"name": "text", "type": "string"}]);
+    let team = json!({"name": "team", "model": "feed", "feed": {"columns": columns, "inboxes": {}}});
+    request(&server, "POST", "/v1/tables", &team).expect(201);
+    for user in ["ann", "bea", "cem"] {
+        request(&server, "PUT", &format!("{ROOM}/members/{user}"), &json!({})).expect(200);
+    }
+    server
+        .json("PUT", &format!("{TABLE}/users/bea/blocks/cem"), "")
+        .expect(200);
+    let messages = json!({"messages": [
+        {"sender": "ann", "columns": {"text": "all"}},
+        {"sender": "cem", "columns": {"text": "cem"}},
+        {"sender": "ann", "columns": {"text": "bea"}, "to": ["bea"]},
+        {"sender": "ann", "columns": {"text": "others"}, "except": ["bea"]}]});
+    let sent = request(&server, "POST", &format!("{ROOM}/messages"), &messages).expect(200);
+    let sequences = sent["messages"].as_array().expect("a list").iter();
+    let sequences = sequences.map(|message| message["sequence"].as_str().expect("a number").to_owned());
+    let sequences = sequences.collect();
+    (server, sequences)
+}
+
+/// Returns the texts of a list of messages.
+fn texts(messages: &Value) -> Vec<&str> {
+    let messages = messages.as_array().expect("a list").iter();
+    messages
+        .map(|message| message["columns"]["text"].as_str().expect("a text"))
+        .collect()
+}
+
+/// Checks that a request is refused with a code, and that the message names the principal.
+fn refused(response: &Response, status: u16, code: &str) {
+    let body = response.expect(status);
+    assert_eq!(body["code"], code, "{body}");
+}
+
+#[test]
+fn each_read_of_a_feed_leaves_out_what_the_principal_does_not_see() {
+    let (server, sequences) = start();
+    for (principal, expected) in [
+        ("bea", vec!["all", "bea"]),
+        ("ann", vec!["all", "cem", "others"]),
+        // A principal need not be a member.
+        ("eva", vec!["all", "cem", "others"]),
+    ] {
+        let page = server.get(&format!("{ROOM}/messages?as={principal}")).expect(200);
+        assert_eq!(texts(&page["messages"]), expected, "{principal}");
+        // Pages of one message go on to the end.
+        let mut found = Vec::new();
+        let mut after = String::new();
+        loop {
+            let page = server
+                .get(&format!("{ROOM}/messages?as={principal}&limit=1{after}"))
+                .expect(200);
+            found.extend(texts(&page["messages"]).into_iter().map(str::to_owned));
+            if page["more"] == false {
+                break;
+            }
+            after = format!("&after={}", page["next"].as_str().expect("a cursor"));
+        }
+        assert_eq!(found, expected, "{principal}");
+        let counted = server
+            .get(&format!("{ROOM}/messages/count?as={principal}"))
+            .expect(200);
+        assert_eq!(counted["count"], expected.len(), "{principal}");
+        let read = json!({"feeds": [{"feed": "room,name=ops"}], "as": principal});
+        let pages = request(&server, "POST", &format!("{TABLE}/feeds/read"), &read).expect(200);
+        assert_eq!(texts(&pages["feeds"][0]["messages"]), expected, "{principal}");
+        let merge = json!({"feeds": ["room,name=ops"], "as": principal});
+        let merged = request(&server, "POST", &format!("{TABLE}/feeds/merge"), &merge).expect(200);
+        assert_eq!(texts(&merged["messages"]), expected, "{principal}");
+        let watched = server
+            .get(&format!("{ROOM}/watch?after=0&for=0s&as={principal}"))
+            .text();
+        for text in ["all", "cem", "bea", "others"] {
+            let is_shown = watched.contains(&format!("{{\"text\":\"{text}\"}}"));
+            assert_eq!(is_shown, expected.contains(&text), "{principal}: {watched}");
+        }
+    }
+    // Without a principal, a feed has all messages.
+    let page = server.get(&format!("{ROOM}/messages")).expect(200);
+    assert_eq!(texts(&page["messages"]).len(), 4);
+    let others = format!("{ROOM}/messages/{}", sequences[3]);
+    refused(&server.get(&format!("{others}?as=bea")), 404, "not_found");
+    server.get(&format!("{others}?as=ann")).expect(200);
+    server.get(&others).expect(200);
+}
+
+#[test]
+fn a_change_of_blocks_applies_to_a_watch_that_runs() {
+    let (server, sequences) = start();
+    let path = format!("{ROOM}/messages?as=bea&after={}&wait=20s", sequences[3]);
+    std::thread::scope(|threads| {
+        // A message that bea does not see does not end the wait.
+        let waiting = threads.spawn(|| server.get(&path).expect(200));
+        for (sender, text) in [("cem", "hidden"), ("ann", "shown")] {
+            let message = json!({"messages": [{"columns": {"text": text}}]});
+            request(&server, "POST", &format!("{ROOM}/messages?as={sender}"), &message).expect(200);
+        }
+        let page = waiting.join().expect("no panic");
+        assert_eq!(texts(&page["messages"]), ["shown"]);
+    });
+    let ended = server.json("DELETE", &format!("{TABLE}/users/bea/blocks/cem"), "");
+    assert_eq!(ended.status, 204);
+    let page = server.get(&path).expect(200);
+    assert_eq!(texts(&page["messages"]), ["hidden", "shown"]);
+}
+
+#[test]
+fn what_belongs_to_a_user_is_only_read_by_the_user() {
+    let (server, _) = start();
+    for path in [
+        "inbox?",
+        "inbox/watch?for=0s&after=0&",
+        "conversations?",
+        "cursors/room,name=ops?",
+        "blocks?",
+    ] {
+        let path = format!("{TABLE}/users/bea/{path}as=");
+        let own = server.get(&format!("{path}bea"));
+        assert_eq!(own.status, 200, "{path}: {}", own.text());
+        let other = server.get(&format!("{path}ann"));
+        refused(&other, 403, "forbidden");
+        assert!(
+            other.text().contains("ann") && other.text().contains("bea"),
+            "{}",
+            other.text()
+        );
+    }
+    let page = server.get(&format!("{TABLE}/users/bea/inbox?as=bea")).expect(200);
+    assert_eq!(texts(&page["messages"]), ["all", "bea"]);
+    let empty = server.get(&format!("{ROOM}/messages?as="));
+    refused(&empty, 400, "invalid");
+}
