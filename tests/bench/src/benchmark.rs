@@ -88,6 +88,7 @@ impl Benchmark {
                 Group::Deletes => self.run_deletes(report)?,
                 Group::Search => self.run_search(report)?,
                 Group::Feeds => self.run_feeds(report)?,
+                Group::Changes => self.run_changes(report)?,
             }
         }
         if !self.keep {

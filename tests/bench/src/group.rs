@@ -31,6 +31,8 @@ pub(crate) enum Group {
     Search,
     /// Messages of feeds.
     Feeds,
+    /// Change streams.
+    Changes,
 }
 
 impl FromStr for Group {
@@ -51,9 +53,10 @@ impl FromStr for Group {
             "deletes" => Ok(Self::Deletes),
             "search" => Ok(Self::Search),
             "feeds" => Ok(Self::Feeds),
+            "changes" => Ok(Self::Changes),
             _ => Err(format!(
                 "{text:?} is not one of the groups spine, tiers, archive, backfill, million, write, find, \
-                 prometheus, otlp, rows, deletes, search and feeds"
+                 prometheus, otlp, rows, deletes, search, feeds and changes"
             )),
         }
     }

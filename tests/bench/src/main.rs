@@ -30,6 +30,7 @@
 //! | [`otlp`] | the same samples as OTLP metrics |
 //! | [`rows`], [`deletes`], [`search`] | rows of wide tables; reads after most rows were deleted; search over rows |
 //! | [`feeds`] | messages of feeds, and their watches |
+//! | [`changes`] | change streams |
 //! | [`promql`] | PromQL queries |
 //! | [`peer`] | the same samples and queries for another server |
 //! | [`wanted`] | goals |
@@ -55,6 +56,7 @@ mod archive;
 mod backfill;
 mod benchmark;
 mod beside;
+mod changes;
 mod command;
 mod control;
 mod deletes;
@@ -105,7 +107,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Groups to measure: spine, tiers, archive, backfill, million, write, find, prometheus, otlp, rows, deletes,
-    /// search, feeds. The groups backfill, million and find take many minutes.
+    /// search, feeds, changes. The groups backfill, million and find take many minutes.
     #[arg(long, value_delimiter = ',', default_value = "spine,tiers")]
     groups: Vec<Group>,
     /// Data sets of the group spine: S, M, C.

@@ -193,3 +193,9 @@ pub(crate) const FEEDS_WATCHED_MEMORY: Wanted = Wanted::AtMost(1_024.0);
 pub(crate) const FEEDS_BROADCAST: Wanted = Wanted::AtMost(400.0);
 /// 99th percentile of other writers meanwhile, as a multiple of that without such messages.
 pub(crate) const FEEDS_BROADCAST_WRITERS: Wanted = Wanted::AtMost(2.0);
+/// Thousands of records of rows per second of server CPU time, read by one consumer in pages of 1,000.
+pub(crate) const CHANGES_READ: Wanted = Wanted::AtLeast(150.0);
+/// Milliseconds from the acknowledgement of a row to the receipt by a reader that waits, 99th percentile.
+pub(crate) const CHANGES_WAIT: Wanted = Wanted::AtMost(30.0);
+/// CPU time of writing and sealing the set S with a stream, as a multiple of that without.
+pub(crate) const CHANGES_COST: Wanted = Wanted::AtMost(1.03);
