@@ -2,6 +2,7 @@
 
 mod agents;
 mod aging;
+mod application_scripts;
 mod applications;
 mod archive_limits;
 mod audit;
