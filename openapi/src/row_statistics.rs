@@ -25,7 +25,7 @@ pub struct RowPartition {
 
 /// Size of a column of the stored rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"name": "description", "bytes": 512_000, "share": 0.83}))]
+#[schema(example = json!({"name": "description", "bytes": 512_000, "share": 0.83, "stored_bytes": 166_000}))]
 pub struct RowColumnSize {
     /// Name of the column; `#` and its number if its declaration was removed.
     pub name: String,
@@ -33,6 +33,9 @@ pub struct RowColumnSize {
     pub bytes: u64,
     /// Share in the bytes of all columns, 0 to 1.
     pub share: f64,
+    /// Bytes of the same values after packing and compression. For columns that are compressed together, their shares are
+    /// estimated. Values of rows that are not packed count as they are.
+    pub stored_bytes: u64,
 }
 
 /// Key range of the stored rows of a part.

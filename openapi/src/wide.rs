@@ -4,12 +4,13 @@
 //! refused, and so that numbers that the server assigns are not part of the API.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder, PartPeriod,
-    PartsArchive as ArchiveSpec, PartsSpec, RowTtl, TableSpec, TtlScope, WideSpec,
+    ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder,
+    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowTtl, TableSpec, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -218,6 +219,11 @@ pub struct WideChanges {
     /// hidden permanently; values of a column that was declared later become values of an undeclared column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove_columns: Vec<String>,
+    /// Compression of declared columns, by name. It applies to rows that are packed and to large values that are written
+    /// from now on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, ColumnCompressionSchema>)]
+    pub compression: BTreeMap<String, ColumnCompression>,
     /// Number of versions that are kept per column, 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_versions: Option<u32>,
@@ -393,6 +399,31 @@ pub struct RowColumn {
     #[serde(rename = "type")]
     #[schema(value_type = ColumnTypeSchema)]
     pub column_type: ColumnType,
+    /// Compression of the texts, bytes or JSON documents of the column. Only for these types, and for a pattern only in
+    /// the form `x*`. Default `auto`.
+    #[serde(default, skip_serializing_if = "ColumnCompression::is_auto")]
+    #[schema(value_type = ColumnCompressionSchema)]
+    pub compression: ColumnCompression,
+}
+
+/// Schema of [`ColumnCompression`].
+pub struct ColumnCompressionSchema;
+
+impl PartialSchema for ColumnCompressionSchema {
+    fn schema() -> RefOr<Schema> {
+        named(
+            "Compression of the values of a column in packed rows and large values: `auto` together with the other columns of a \
+             row; `none` as they are; `lz4`, which is decompressed fast; `zstd` with a dictionary of the frequent phrases of the \
+             column, which takes the fewest bytes and more CPU time when rows are packed.",
+            ColumnCompression::ALL.map(ColumnCompression::name),
+        )
+    }
+}
+
+impl ToSchema for ColumnCompressionSchema {
+    fn name() -> Cow<'static, str> {
+        "ColumnCompression".into()
+    }
 }
 
 /// Schema of [`ColumnType`], with the names that `tideline-model` defines.
@@ -491,6 +522,7 @@ impl WideSettings {
             search_indexes: Vec::new(),
             large_values: None,
             cut_values: false,
+            codecs: false,
             groups: self.groups.into_iter().map(ColumnGroup::into_spec).collect(),
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
                 after,
@@ -525,6 +557,12 @@ impl WideChanges {
         }
         spec.columns
             .extend(self.add_columns.into_iter().map(RowColumn::into_spec));
+        for (name, compression) in self.compression {
+            let column = spec.columns.iter_mut().find(|column| column.name == name);
+            let column =
+                column.ok_or_else(|| format!("wide.compression: column {name:?} is not declared"))?;
+            column.compression = compression;
+        }
         if let Some(max_versions) = self.max_versions {
             spec.max_versions = max_versions;
         }
@@ -755,6 +793,7 @@ impl RowColumn {
             name: self.name,
             column_type: self.column_type,
             number: 0,
+            compression: self.compression,
         }
     }
 }
@@ -764,6 +803,7 @@ impl From<&ColumnSpec> for RowColumn {
         Self {
             name: spec.name.clone(),
             column_type: spec.column_type,
+            compression: spec.compression,
         }
     }
 }
@@ -826,11 +866,14 @@ mod tests {
         let changes = |json: &str| serde_json::from_str::<WideChanges>(json).expect(json);
         let unknown = changes(r#"{"remove_columns":["c"]}"#).apply_to(&mut spec);
         assert!(unknown.expect_err("not declared").contains("\"c\""));
+        let unknown = changes(r#"{"compression":{"c":"zstd"}}"#).apply_to(&mut spec);
+        assert!(unknown.expect_err("not declared").contains("\"c\""));
         let changed = changes(
-            r#"{"remove_columns":["b"],"add_columns":[{"name":"c","type":"json"}],"version_guard":"1h"}"#,
+            r#"{"compression":{"c":"lz4"},"remove_columns":["b"],"add_columns":[{"name":"c","type":"json"}],"version_guard":"1h"}"#,
         );
         changed.apply_to(&mut spec).expect("valid");
         assert_eq!(spec.columns.len(), 1);
+        assert_eq!(spec.columns[0].compression, ColumnCompression::Lz4);
         assert_eq!(spec.version_guard, Some(3_600_000_000_000));
     }
 }

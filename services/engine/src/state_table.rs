@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tideline_backend::Direction;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::{
-    ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, SequenceNumber, TableModel,
-    TableName, TableSpec, WideSpec,
+    ColumnCompression, ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource,
+    SequenceNumber, TableModel, TableName, TableSpec, WideSpec,
 };
 use tideline_series_store::StoreError;
 use tideline_wide_table::{CellValue, Column, StoredRow};
@@ -181,6 +181,7 @@ impl Engine {
                 name: VALUE.to_owned(),
                 column_type: ColumnType::String,
                 number: 0,
+                compression: ColumnCompression::Auto,
             }],
             next_column: 1,
             max_versions: 1,
@@ -193,6 +194,7 @@ impl Engine {
             large_values: None,
             groups: Vec::new(),
             cut_values: false,
+            codecs: false,
         };
         let spec = TableSpec {
             model: TableModel::Wide,

@@ -387,6 +387,8 @@ impl Engine {
         // The id of large values belongs to the table: it is assigned once, and is not taken over from other settings.
         wide.large_values = before.and_then(|before| before.large_values.or(wide.large_values.map(|_| 0)));
         wide.cut_values = before.is_some_and(|before| before.cut_values || wide.cut_values);
+        wide.codecs = before.is_some_and(|before| before.codecs)
+            || wide.columns.iter().any(|column| !column.compression.is_auto());
         check_ttl(wide, before)?;
         check_parts(wide, before)?;
         self.check_parts_archive(wide, before)?;
@@ -530,6 +532,32 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
         if layout.logical().iter().any(|key| key.name == name) {
             return refuse(format!("column {name:?} has the name of a key column"));
         }
+        check_compression(column)?;
+    }
+    Ok(())
+}
+
+/// Checks the compression of a declared column.
+fn check_compression(column: &ColumnSpec) -> Result<()> {
+    let (name, compression) = (&column.name, column.compression.name());
+    if column.compression.is_auto() {
+        return Ok(());
+    }
+    let has_contents = matches!(
+        column.column_type,
+        ColumnType::String | ColumnType::Binary | ColumnType::Json
+    );
+    if !has_contents {
+        return Err(EngineError::Invalid(format!(
+            "column {name:?} of type {} cannot have the compression {compression:?}, which is for string, binary and json; \
+             omit it",
+            column.column_type
+        )));
+    }
+    if column.is_pattern() && column.prefix().is_none() {
+        return Err(EngineError::Invalid(format!(
+            "pattern {name:?} cannot have the compression {compression:?}; use a pattern in the form `x*`"
+        )));
     }
     Ok(())
 }

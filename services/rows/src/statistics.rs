@@ -146,6 +146,7 @@ pub(crate) fn columns_of(table: &WideTable, survey: &RowSurvey) -> Vec<RowColumn
         },
         bytes: size.bytes,
         share: rounded(size.bytes as f64 / survey.column_bytes.max(1) as f64),
+        stored_bytes: size.stored_bytes,
     };
     survey.columns.iter().map(size).collect()
 }

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use sqlparser::ast::{DataType, ExactNumberInfo, TimezoneInfo};
 use tideline_engine::model::time::{NANOS_PER_DAY, format_duration};
 use tideline_engine::model::wide::{KeyOrder, KeySource};
-use tideline_engine::model::{ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec};
+use tideline_engine::model::{
+    ColumnCompression, ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec,
+};
 use tideline_openapi::wide::ColumnGroup;
 
 use crate::statement::quoted;
@@ -143,9 +145,13 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
     for column in &rows.columns {
         let _ = write!(
             text,
-            "\n  {} {},",
+            "\n  {} {}{},",
             quoted(&column.name),
-            type_name(column.column_type)
+            type_name(column.column_type),
+            match column.compression {
+                ColumnCompression::Auto => String::new(),
+                other => format!(" COMPRESSION {}", other.name()),
+            }
         );
     }
     let key: Vec<String> = rows.key.iter().map(key_column_text).collect();

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use tideline_engine::model::{
-    ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec, PartPeriod, TierScope,
-    TtlScope, WideSpec,
+    ColumnCompression, ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec,
+    PartPeriod, TierScope, TtlScope, WideSpec,
 };
 
 use tideline_openapi::query::WindowWidth;
@@ -271,6 +271,8 @@ pub struct AlterTable {
     pub added: Vec<(ColumnSpec, bool)>,
     /// Columns to remove. The flag is true if a missing column is not an error.
     pub dropped: Vec<(Name, bool)>,
+    /// Compressions to set.
+    pub compressions: Vec<(Name, ColumnCompression)>,
     /// Settings to change.
     pub settings: TableOptions,
 }

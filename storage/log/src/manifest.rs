@@ -195,7 +195,8 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
-/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`] and [`FORMAT_FAN_OUT`]. This build reads formats 1 to 17.
+/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`] and [`FORMAT_CODECS`]. This build reads formats 1 to
+/// 18.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -240,6 +241,9 @@ pub const FORMAT_CUT: u8 = 16;
 /// Format number of the row of a feed table whose messages a job writes to inboxes, or whose inboxes have copies of messages.
 /// A build of format 16 would not run the job, and would leave the copies of edited and deleted messages unchanged.
 pub const FORMAT_FAN_OUT: u8 = 17;
+/// Format number of the row of a wide table with columns that have a compression of their own. A build of format 17 could
+/// not read the blocks of such columns.
+pub const FORMAT_CODECS: u8 = 18;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -317,6 +321,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.codecs => FORMAT_CODECS,
         _ if has_fan_out(&table.spec) => FORMAT_FAN_OUT,
         _ if table.spec.is_system => FORMAT_CUT,
         Some(wide) if wide.cut_values => FORMAT_CUT,
@@ -387,7 +392,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_FAN_OUT).contains(&version.format) {
+    if !(1..=FORMAT_CODECS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

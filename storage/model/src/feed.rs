@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::parts::{PartsSpec, TierScope};
 use crate::wide::{
-    ColumnSpec, ColumnType, Generated, IndexCover, IndexScope, IndexSpec, IndexState, KeyColumnSpec,
-    KeyOrder, KeySource, RowTtl, WideSpec,
+    ColumnCompression, ColumnSpec, ColumnType, Generated, IndexCover, IndexScope, IndexSpec, IndexState,
+    KeyColumnSpec, KeyOrder, KeySource, RowTtl, WideSpec,
 };
 
 /// Key column with the id of the feed in hexadecimal.
@@ -140,6 +140,7 @@ pub fn users_rows() -> WideSpec {
         name: name.to_owned(),
         column_type,
         number: 0,
+        compression: ColumnCompression::Auto,
     };
     let key_column = |name: &str, column_type| KeyColumnSpec {
         name: name.to_owned(),
@@ -179,6 +180,7 @@ pub fn users_rows() -> WideSpec {
         search_indexes: Vec::new(),
         large_values: None,
         cut_values: false,
+        codecs: false,
         groups: Vec::new(),
     }
 }
@@ -243,6 +245,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
             name: name.to_owned(),
             column_type,
             number: 0,
+            compression: ColumnCompression::Auto,
         });
     WideSpec {
         key: vec![
@@ -269,6 +272,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         search_indexes: Vec::new(),
         large_values: None,
         cut_values: false,
+        codecs: false,
         groups: Vec::new(),
     }
 }

@@ -71,7 +71,7 @@ pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp}
 pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
 pub use wide::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, IndexCover, IndexScope, IndexSpec, IndexState,
-    KeyColumnSpec, KeyOrder, KeySource, RowTtl, SearchAnalyzer, SearchColumnSpec, SearchForm,
-    SearchIndexSpec, SearchLanguage, TtlScope, WideSpec,
+    ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, IndexCover, IndexScope,
+    IndexSpec, IndexState, KeyColumnSpec, KeyOrder, KeySource, RowTtl, SearchAnalyzer, SearchColumnSpec,
+    SearchForm, SearchIndexSpec, SearchLanguage, TtlScope, WideSpec,
 };

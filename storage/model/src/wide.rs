@@ -211,6 +211,53 @@ pub struct ColumnSpec {
     /// for a column that was declared after the table was created. Rows store columns with number 0 by name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub number: u32,
+    /// Compression of the values in packed rows and in pieces.
+    #[serde(default, skip_serializing_if = "ColumnCompression::is_auto")]
+    pub compression: ColumnCompression,
+}
+
+/// Compression of the texts, bytes and JSON documents of a column, in packed rows and in the pieces of large values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnCompression {
+    /// The values are compressed together with the other columns of the packed rows.
+    #[default]
+    Auto,
+    /// The values are stored as they are, apart from the other columns of a block.
+    None,
+    /// LZ4, apart from the other columns of a block: more bytes than `Auto`, but decompressed faster.
+    Lz4,
+    /// zstd at a higher level with a dictionary of the texts of the part, apart from the other columns of a block: fewer
+    /// bytes, but more CPU time when rows are packed.
+    Zstd,
+}
+
+impl ColumnCompression {
+    /// All values.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::None, Self::Lz4, Self::Zstd];
+
+    /// Returns the name used in requests, responses and stored settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::None => "none",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Returns the compression with a name; `None` for an unknown name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|compression| compression.name() == name)
+    }
+
+    /// Returns true if the values are compressed together with the other columns.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -222,6 +269,12 @@ impl ColumnSpec {
     /// Returns true if the name is a pattern.
     pub fn is_pattern(&self) -> bool {
         self.name.contains(['*', '?'])
+    }
+
+    /// Returns the beginning of the names that a pattern like `x*` matches; `None` for a name and for other patterns.
+    pub fn prefix(&self) -> Option<&str> {
+        let start = self.name.strip_suffix('*')?;
+        (!start.contains(['*', '?'])).then_some(start)
     }
 }
 
@@ -268,6 +321,10 @@ pub struct WideSpec {
     /// first such write, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_values: bool,
+    /// True if a column has or had a compression of its own, so that blocks and pieces can have forms of such columns.
+    /// Set by the first such column, and never reset.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub codecs: bool,
     /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is
     /// created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

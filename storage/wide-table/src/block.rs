@@ -4,7 +4,11 @@
 //! block stores the names and types once, stores the values of each column together, and compresses the result with
 //! zstd. [`BlockEncoder`] builds a block from rows in key order. [`Block`] returns the rows of a key range, byte for
 //! byte as they were.
+//!
+//! The texts, bytes and JSON documents of a column with a compression of its own are stored apart, in a *segment*
+//! ([`apart`]). A block with segments has the format 2.
 
+mod apart;
 mod by_column;
 mod columns;
 mod decode;
@@ -14,6 +18,7 @@ mod filter;
 use tideline_model::GroupCompression;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use apart::{Packed, SegmentCodec, pack_lz4, unpack_lz4};
 pub(crate) use by_column::BlockColumns;
 pub(crate) use columns::{ColumnReader, cut};
 pub(crate) use decode::Block;
@@ -21,6 +26,8 @@ pub(crate) use encode::BlockEncoder;
 
 /// Format of a block, in its first byte.
 const FORMAT: u8 = 1;
+/// Format of a block with segments.
+const FORMAT_APART: u8 = 2;
 /// Maximum size of a block before compression, in bytes. A larger size in a header is damage.
 const BODY_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the checksum at the end of the header.

@@ -23,6 +23,7 @@ use tideline_backend::{Backend, BackendError, Direction, PageLimit, PartRef, Par
 use tideline_model::{KeyRange, TableId};
 
 use crate::block::Block;
+use crate::dictionaries::Dictionaries;
 use crate::error::{Damage, WideError};
 
 /// Bucket of a part that holds the blocks.
@@ -75,6 +76,7 @@ type Result<T> = std::result::Result<T, BlockError>;
 pub(crate) struct Blocks<'b> {
     backend: &'b dyn Backend,
     part: PartRef,
+    dictionaries: &'b Dictionaries,
 }
 
 /// Packed rows of a range, in scan order.
@@ -87,8 +89,29 @@ pub(crate) struct PackedRows {
 }
 
 impl<'b> Blocks<'b> {
-    pub(crate) fn new(backend: &'b dyn Backend, part: PartRef) -> Self {
-        Self { backend, part }
+    pub(crate) fn new(backend: &'b dyn Backend, part: PartRef, dictionaries: &'b Dictionaries) -> Self {
+        Self {
+            backend,
+            part,
+            dictionaries,
+        }
+    }
+
+    /// Returns the storage engine of the blocks.
+    pub(crate) fn backend(self) -> &'b dyn Backend {
+        self.backend
+    }
+
+    /// Opens a block of the part, with the dictionaries that it needs.
+    pub(crate) fn open(self, value: &[u8]) -> Result<Block<'_>> {
+        let mut block = Block::open(value)?;
+        let needed = block.needed_dictionaries().map(|number| {
+            let dictionary = self.dictionaries.get(self.backend, self.part, number)?;
+            Ok((number, dictionary))
+        });
+        let needed = needed.collect::<Result<_>>()?;
+        block.set_dictionaries(needed);
+        Ok(block)
     }
 
     /// Returns up to `count` blocks in key order, beginning with the block that can contain the key.
@@ -117,7 +140,7 @@ impl<'b> Blocks<'b> {
     /// Returns a packed row; `None` if no block contains it.
     pub(crate) fn row(self, key: &[u8]) -> Result<Option<Bytes>> {
         match self.from(key, 1)?.first() {
-            Some(block) => Ok(Block::open(&block.value)?.row(key)?),
+            Some(block) => Ok(self.open(&block.value)?.row(key)?),
             None => Ok(None),
         }
     }
@@ -126,6 +149,7 @@ impl<'b> Blocks<'b> {
     /// their size exceeds `limit.bytes_max`. May return fewer rows if the page ends at the end of a block.
     pub(crate) fn page(self, range: &KeyRange, direction: Direction, limit: PageLimit) -> Result<PackedRows> {
         let mut page = Page {
+            blocks: self,
             range: range.clone(),
             direction,
             limit,
@@ -143,7 +167,7 @@ impl<'b> Blocks<'b> {
         Ok(page.found)
     }
 
-    fn read_ascending(self, page: &mut Page) -> Result<()> {
+    fn read_ascending(self, page: &mut Page<'_>) -> Result<()> {
         let mut rest = Some(KeyRange {
             start: page.range.start.clone(),
             end: None,
@@ -162,7 +186,7 @@ impl<'b> Blocks<'b> {
     }
 
     /// Returns false if rows may be missing because blocks were joined during the read.
-    fn read_descending(self, page: &mut Page) -> Result<bool> {
+    fn read_descending(self, page: &mut Page<'_>) -> Result<bool> {
         // A key, and the block that was found for it: the first block at or above the key.
         let mut last = None;
         // The block that holds the highest keys of the range may itself have a key above the range.
@@ -207,7 +231,8 @@ impl<'b> Blocks<'b> {
 }
 
 /// Page of packed rows that is being read.
-struct Page {
+struct Page<'b> {
+    blocks: Blocks<'b>,
     /// Range that was not read yet.
     range: KeyRange,
     direction: Direction,
@@ -216,10 +241,10 @@ struct Page {
     bytes: usize,
 }
 
-impl Page {
+impl Page<'_> {
     /// Adds the rows of the next block. Returns true if the page is complete.
     fn add(&mut self, block: &Row) -> Result<bool> {
-        let opened = Block::open(&block.value)?;
+        let opened = self.blocks.open(&block.value)?;
         if self
             .range
             .end

@@ -21,9 +21,9 @@ use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{KeyRange, TableId};
 
 use crate::archived::archived_rows;
-use crate::block::Block;
 use crate::blocks::{BLOCKS_BUCKET, BlockError, Blocks};
 use crate::codec;
+use crate::dictionaries::Dictionaries;
 use crate::entry::{Change, Entry};
 use crate::error::{Damage, WideError};
 use crate::fragments::{FRAGMENTS_BUCKET, Head, join, range_of};
@@ -57,6 +57,7 @@ pub struct StoredParts {
     /// State without rows in memory.
     state: State,
     tables: Tables,
+    dictionaries: Dictionaries,
 }
 
 impl StoredParts {
@@ -74,6 +75,7 @@ impl StoredParts {
                 ..State::default()
             },
             tables,
+            dictionaries: Dictionaries::default(),
         })
     }
 }
@@ -283,6 +285,11 @@ impl CheckedRows {
 type TakeStored<'t> = dyn FnMut(&[u8], Result<Bytes, Damage>) -> Result<bool, LogError> + 't;
 
 impl StoredParts {
+    /// Returns the blocks of a part.
+    fn blocks<'b>(&'b self, backend: &'b dyn Backend, part: &Part) -> Blocks<'b> {
+        Blocks::new(backend, part.at, &self.dictionaries)
+    }
+
     /// Returns true if the row of a key is in the archive.
     fn is_archived(&self, table: TableId, key: &[u8]) -> bool {
         let number = self.tables.get(table).map(|rules| rules.part_of(key));
@@ -356,7 +363,7 @@ impl StoredParts {
         let number = rules.part_of(key).ok();
         let part = number.and_then(|number| self.state.parts.get(&(table, number)));
         Ok(match part {
-            Some(part) => !matches!(stored(backend, part, key)?, Ok(None)),
+            Some(part) => !matches!(stored(self.blocks(backend, part), part, key)?, Ok(None)),
             None => false,
         })
     }
@@ -397,7 +404,7 @@ impl StoredParts {
                 continue;
             }
             let mut is_ended = false;
-            each_row_of(backend, part, &mut |key, row| {
+            each_row_of(self.blocks(backend, part), part, &mut |key, row| {
                 let number = rules.map_or(Ok(part.number()), |rules| rules.part_of(key));
                 let row = match (number, row) {
                     (Ok(number), row) if number == part.number() => match row {
@@ -441,7 +448,7 @@ impl StoredParts {
         let Some(part) = self.state.parts.get(&(table, number)) else {
             return Ok(Ok(None));
         };
-        match stored(backend, part, key)? {
+        match stored(self.blocks(backend, part), part, key)? {
             Ok(Some(main)) => {
                 let row = self.with_groups(backend, self.tables.get(table), part, (key, main))?;
                 Ok(row.map(Some))
@@ -461,7 +468,7 @@ impl StoredParts {
         let mut of_groups = Vec::new();
         for id in rules.into_iter().flat_map(|rules| rules.groups.ids()) {
             if let Some(of_group) = self.state.parts.get(&(id, part.number())) {
-                match stored(backend, of_group, key)? {
+                match stored(self.blocks(backend, of_group), of_group, key)? {
                     Ok(found) => of_groups.extend(found),
                     Err(damage) => return Ok(Err(damage)),
                 }
@@ -472,11 +479,12 @@ impl StoredParts {
 }
 
 /// Returns the stored row of a key in a part; `None` if the part does not have the row.
-fn stored(backend: &dyn Backend, part: &Part, key: &[u8]) -> Result<Result<Option<Bytes>, Damage>, LogError> {
+fn stored(blocks: Blocks<'_>, part: &Part, key: &[u8]) -> Result<Result<Option<Bytes>, Damage>, LogError> {
+    let backend = blocks.backend();
     match backend.get(Partition::part(part.at, ROWS_BUCKET), key)? {
         Some(single) if codec::is_delete(&single) => Ok(Ok(None)),
         Some(single) => Ok(joined(backend, part, key, &single)?.map(Some)),
-        None if part.detail.has_blocks() => match Blocks::new(backend, part.at).row(key) {
+        None if part.detail.has_blocks() => match blocks.row(key) {
             Ok(row) => Ok(Ok(row)),
             Err(BlockError::Damage(damage)) => Ok(Err(damage)),
             Err(BlockError::Backend(error)) => Err(error.into()),
@@ -486,17 +494,19 @@ fn stored(backend: &dyn Backend, part: &Part, key: &[u8]) -> Result<Result<Optio
 }
 
 /// Passes each row of a part to `take`.
-fn each_row_of(backend: &dyn Backend, part: &Part, take: &mut TakeStored<'_>) -> Result<(), LogError> {
+fn each_row_of(blocks: Blocks<'_>, part: &Part, take: &mut TakeStored<'_>) -> Result<(), LogError> {
+    let backend = blocks.backend();
     let mut singles = Singles::new(backend, part);
     let mut below = None;
     let mut rest = part.detail.has_blocks().then_some(KeyRange::ALL);
     while let Some(range) = rest {
-        let blocks = Partition::part(part.at, BLOCKS_BUCKET);
-        let page = backend.scan(blocks, &range, Direction::Ascending, STEP_PAGE)?;
+        let bucket = Partition::part(part.at, BLOCKS_BUCKET);
+        let page = backend.scan(bucket, &range, Direction::Ascending, STEP_PAGE)?;
         for block in page.rows {
-            let packed = match rows_of(&block, below.as_deref()) {
+            let packed = match rows_of(blocks, &block, below.as_deref()) {
                 Ok(rows) => rows,
-                Err(damage) => {
+                Err(BlockError::Backend(error)) => return Err(error.into()),
+                Err(BlockError::Damage(damage)) => {
                     if !take(&block.key, Err(damage))? {
                         return Ok(());
                     }
@@ -524,22 +534,20 @@ fn each_row_of(backend: &dyn Backend, part: &Part, take: &mut TakeStored<'_>) ->
 ///
 /// # Errors
 ///
-/// [`Damage`] if the block is damaged, or has rows outside its span.
-fn rows_of(block: &Row, below: Option<&[u8]>) -> Result<Vec<(Bytes, Bytes)>, Damage> {
-    let opened = Block::open(&block.value)?;
+/// [`BlockError::Damage`] if the block is damaged, or has rows outside its span, and the errors of the backend.
+fn rows_of(blocks: Blocks<'_>, block: &Row, below: Option<&[u8]>) -> Result<Vec<(Bytes, Bytes)>, BlockError> {
+    let opened = blocks.open(&block.value)?;
     let rows = opened.all_rows()?;
     let bytes: usize = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
     let is_in_span = below.is_none_or(|below| below < opened.first)
         && rows.last().is_some_and(|(last, _)| *last <= block.key)
         && rows.first().is_some_and(|(first, _)| *first == opened.first);
     if bytes != opened.bytes {
-        return Err(Damage(
-            "the rows of a block have another size than its header records",
-        ));
+        return Err(Damage("the rows of a block have another size than its header records").into());
     }
     match is_in_span {
         true => Ok(rows),
-        false => Err(Damage("a block has rows that belong to another block")),
+        false => Err(Damage("a block has rows that belong to another block").into()),
     }
 }
 

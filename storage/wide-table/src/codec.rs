@@ -223,6 +223,43 @@ pub(crate) fn begin_uniform_row(time: i64, columns: usize, out: &mut Vec<u8>) {
     varint::put(columns as u64, out);
 }
 
+/// Goes through the values of an encoded mutation in their order. `take` gets the encoded name of the column, the type
+/// byte of the value, and the bytes after it, from whose front it removes the payload.
+///
+/// # Errors
+///
+/// [`Damage`] if the bytes are not the stored form of a mutation, and the errors of `take`.
+pub(crate) fn walk<'m>(
+    bytes: &'m [u8],
+    take: &mut dyn FnMut(&'m [u8], u8, &mut &'m [u8]) -> Result<(), Damage>,
+) -> Result<(), Damage> {
+    let first = bytes.first().ok_or(Damage("a row is empty"))?;
+    let is_uniform = first & UNIFORM != 0;
+    let mut rest = bytes.get(9..).ok_or(Damage("the time of a row is cut off"))?;
+    for _ in 0..number(&mut rest)? {
+        let before = rest;
+        skip_name(&mut rest)?;
+        let name = &before[..before.len() - rest.len()];
+        let mut versions = 1;
+        if !is_uniform {
+            rest = rest.get(1..).ok_or(Damage("a column is cut off"))?;
+            versions = counted(&mut rest)?;
+        }
+        for _ in 0..versions {
+            if !is_uniform {
+                number(&mut rest)?;
+            }
+            let (&of, after) = rest.split_first().ok_or(Damage("a value is cut off"))?;
+            rest = after;
+            take(name, of, &mut rest)?;
+        }
+    }
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err(Damage("bytes follow a row")),
+    }
+}
+
 /// Removes the encoded name of a column from the front of `rest`.
 ///
 /// # Errors

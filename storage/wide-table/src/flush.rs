@@ -66,7 +66,7 @@ pub(crate) struct TableFlush<'f> {
     /// Fragments that must be deleted after the sync.
     stale: &'f mut Vec<StaleFragments>,
     writer: PartWriter<'f>,
-    packer: Packer,
+    packer: Packer<'f>,
     ahead: Ahead,
     /// Keys of small blocks that were written.
     small: Vec<Bytes>,
@@ -120,7 +120,7 @@ impl<'f> TableFlush<'f> {
             expiry,
             stale,
             writer: PartWriter::new(store, part.at),
-            packer: Packer::new(store.settings.block_bytes, rules.compression_of(share)),
+            packer: Packer::new(store, part.at, (rules, rules.compression_of(share))),
             ahead: Ahead::default(),
             small: Vec::new(),
         }
@@ -165,7 +165,7 @@ impl<'f> TableFlush<'f> {
 
     fn blocks(&self) -> Blocks<'f> {
         let store: &'f WideStore = self.store;
-        Blocks::new(store.log.backend().as_ref(), self.part.at)
+        store.blocks(self.part.at)
     }
 
     /// Returns the span of a key.
@@ -322,7 +322,7 @@ impl<'f> TableFlush<'f> {
                 rows.push(row, is_new, half);
             }
         }
-        let mut changes = self.packer.blocks(&rows).map_err(|reason| self.damaged(reason))?;
+        let mut changes = self.packer.blocks(&rows)?;
         if is_gap || !merge.is_whole {
             self.ahead = Ahead::default();
         }
@@ -331,7 +331,7 @@ impl<'f> TableFlush<'f> {
         };
         if !merge.is_whole {
             // The next step reads the rest of the block again.
-            let value = self.packer.block(rest).map_err(|reason| self.damaged(reason))?;
+            let value = self.packer.block(rest)?;
             changes.push(RowChange {
                 key: block.key,
                 value,
@@ -350,7 +350,8 @@ impl<'f> TableFlush<'f> {
     }
 
     fn open<'r>(&self, block: &'r Row) -> Result<Block<'r>> {
-        Block::open(&block.value).map_err(|reason| self.damaged(reason))
+        let opened = self.blocks().open(&block.value);
+        opened.map_err(|error| error.of(self.part.at.table))
     }
 
     fn rows_of(&self, block: &Row) -> Result<Vec<(Bytes, Bytes)>> {

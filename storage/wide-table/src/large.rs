@@ -30,11 +30,13 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tideline_backend::{PartRef, Partition};
-use tideline_model::{KeyRange, TableId};
+use tideline_model::{ColumnCompression, KeyRange, TableId};
 use tideline_wire::varint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::block::{pack_lz4, unpack_lz4};
 use crate::codec;
+use crate::codecs::ZSTD_LEVEL;
 use crate::division::{PARTS_MAX, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::mutation::{ColumnName, Mutation};
@@ -85,6 +87,8 @@ pub struct LargeValue {
     pub checksum: u64,
     /// True if an ordinary write has stored the value, so that reads return it like other values.
     pub is_cut: bool,
+    /// True if the pieces have a form byte, so that they can be compressed. Always true for cut values.
+    pub(crate) has_forms: bool,
 }
 
 impl LargeValue {
@@ -106,6 +110,8 @@ impl LargeValue {
     /// Returns the stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![match (self.kind, self.is_cut) {
+            (LargeKind::Text, false) if self.has_forms => 6,
+            (LargeKind::Binary, false) if self.has_forms => 7,
             (LargeKind::Text, false) => 1,
             (LargeKind::Binary, false) => 2,
             (LargeKind::Text, true) => 3,
@@ -124,12 +130,14 @@ impl LargeValue {
     ///
     /// [`Damage`] if the bytes are not the stored form of a reference.
     pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Self, Damage> {
-        let (kind, is_cut, mut rest) = match bytes.split_first() {
-            Some((1, rest)) => (LargeKind::Text, false, rest),
-            Some((2, rest)) => (LargeKind::Binary, false, rest),
-            Some((3, rest)) => (LargeKind::Text, true, rest),
-            Some((4, rest)) => (LargeKind::Binary, true, rest),
-            Some((5, rest)) => (LargeKind::Json, true, rest),
+        let (kind, is_cut, has_forms, mut rest) = match bytes.split_first() {
+            Some((1, rest)) => (LargeKind::Text, false, false, rest),
+            Some((2, rest)) => (LargeKind::Binary, false, false, rest),
+            Some((3, rest)) => (LargeKind::Text, true, true, rest),
+            Some((4, rest)) => (LargeKind::Binary, true, true, rest),
+            Some((5, rest)) => (LargeKind::Json, true, true, rest),
+            Some((6, rest)) => (LargeKind::Text, false, true, rest),
+            Some((7, rest)) => (LargeKind::Binary, false, true, rest),
             _ => return Err(Damage("a large value has an unknown kind")),
         };
         let id = number(&mut rest)?;
@@ -146,6 +154,7 @@ impl LargeValue {
             bytes,
             checksum: u64::from_le_bytes(checksum),
             is_cut,
+            has_forms,
         })
     }
 }
@@ -198,24 +207,65 @@ fn open_piece(value: &LargeValue, piece: u32, stored: &Bytes) -> std::result::Re
             "a piece of a large value has another size than the value requires",
         )),
     };
-    if !value.is_cut {
+    if !value.has_forms {
         has_size(content)?;
     }
     if u64::from_le_bytes(*checksum) != checksum_of(value.id, piece, content) {
         return Err(Damage("a piece of a large value does not match its checksum"));
     }
-    if !value.is_cut {
+    if !value.has_forms {
         return Ok(stored.slice(CHECKSUM_BYTES..));
     }
     let content = match content.split_first() {
-        Some((&cut::PLAIN, _)) => stored.slice(CHECKSUM_BYTES + 1..),
-        Some((&cut::PACKED, frame)) => zstd::bulk::decompress(frame, PIECE_BYTES)
+        Some((&form::PLAIN, _)) => stored.slice(CHECKSUM_BYTES + 1..),
+        Some((&form::ZSTD, frame)) => zstd::bulk::decompress(frame, PIECE_BYTES)
             .map_err(|_| Damage("a piece of a large value cannot be decompressed"))?
             .into(),
+        Some((&form::LZ4, packed)) => {
+            let mut content = vec![0; usize::try_from(expected).unwrap_or_default()];
+            unpack_lz4(packed, &mut content)?;
+            content.into()
+        }
         _ => return Err(Damage("a piece of a large value has an unknown form")),
     };
     has_size(&content)?;
     Ok(content)
+}
+
+/// First byte of a piece with a form, after its checksum.
+mod form {
+    /// The piece is stored as it is.
+    pub(super) const PLAIN: u8 = 0;
+    /// The piece is a zstd frame.
+    pub(super) const ZSTD: u8 = 1;
+    /// The piece is a block of LZ4.
+    pub(super) const LZ4: u8 = 2;
+}
+
+/// Level of zstd of pieces whose column has no compression of its own, like that of blocks that are compressed fast.
+const LEVEL: i32 = 1;
+
+/// Returns the stored form of a piece with a form byte: the checksum, the form, and the content as the compression of its
+/// column specifies.
+fn put_piece(id: u64, piece: u32, content: &[u8], compression: ColumnCompression) -> Vec<u8> {
+    let packed = match compression {
+        ColumnCompression::None => None,
+        ColumnCompression::Auto => zstd::bulk::compress(content, LEVEL).ok(),
+        ColumnCompression::Zstd => zstd::bulk::compress(content, ZSTD_LEVEL).ok(),
+        ColumnCompression::Lz4 => pack_lz4(content),
+    };
+    let (form, stored) = match packed.as_deref().filter(|packed| packed.len() < content.len()) {
+        Some(packed) if compression == ColumnCompression::Lz4 => (form::LZ4, packed),
+        Some(packed) => (form::ZSTD, packed),
+        None => (form::PLAIN, content),
+    };
+    let mut out = Vec::with_capacity(CHECKSUM_BYTES + 1 + stored.len());
+    out.resize(CHECKSUM_BYTES, 0);
+    out.push(form);
+    out.extend_from_slice(stored);
+    let checksum = checksum_of(id, piece, &out[CHECKSUM_BYTES..]);
+    out[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    out
 }
 
 /// Row and column of a value, as its header stores them.
@@ -349,6 +399,7 @@ mod tests {
             bytes: PIECE_BYTES as u64 + 1,
             checksum: 7,
             is_cut: false,
+            has_forms: false,
         };
         let encoded = value.encode();
         assert_eq!(encoded, [2, 0xac, 2, 0x81, 0x80, 0x10, 7, 0, 0, 0, 0, 0, 0, 0]);
@@ -360,10 +411,20 @@ mod tests {
             let cut = LargeValue {
                 kind,
                 is_cut: true,
+                has_forms: true,
                 ..value
             };
             assert_eq!((cut.encode()[0], &cut.encode()[1..]), (byte, &encoded[1..]));
             assert_eq!(LargeValue::decode(&cut.encode()), Ok(cut));
+        }
+        for (kind, byte) in [(LargeKind::Text, 6), (LargeKind::Binary, 7)] {
+            let streamed = LargeValue {
+                kind,
+                has_forms: true,
+                ..value
+            };
+            assert_eq!(streamed.encode()[0], byte);
+            assert_eq!(LargeValue::decode(&streamed.encode()), Ok(streamed));
         }
         assert_eq!(value.pieces(), 2);
         assert_eq!(piece_key(1, 2)[..], [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2]);
@@ -383,6 +444,7 @@ mod tests {
             bytes: PIECE_BYTES as u64 + 3,
             checksum: 0,
             is_cut: false,
+            has_forms: false,
         };
         let stored = |id, piece, content: &[u8]| {
             let checksum = checksum_of(id, piece, content).to_le_bytes();

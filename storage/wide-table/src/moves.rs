@@ -23,6 +23,7 @@ use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{Durability, KeyRange, TableId, Tier};
 
 use crate::blocks::BLOCKS_BUCKET;
+use crate::dictionaries::DICTIONARIES_BUCKET;
 use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Result, WideError};
 use crate::fragments::FRAGMENTS_BUCKET;
@@ -30,8 +31,9 @@ use crate::read::ROWS_BUCKET;
 use crate::state::{Part, PartDetail, put_of, removal_of};
 use crate::store::WideStore;
 
-/// Buckets of a part, in the order in which they are copied: heads after the fragments that they reference.
-const BUCKETS: [u16; 3] = [FRAGMENTS_BUCKET, ROWS_BUCKET, BLOCKS_BUCKET];
+/// Buckets of a part, in the order in which they are copied: heads after the fragments that they reference, and blocks
+/// after the dictionaries that they need.
+const BUCKETS: [u16; 4] = [FRAGMENTS_BUCKET, ROWS_BUCKET, DICTIONARIES_BUCKET, BLOCKS_BUCKET];
 /// Size of the copied values at which they are written, in bytes.
 const COPY_BYTES: usize = 16 << 20;
 /// Size from which copied values are written as sorted rows, in bytes.
@@ -214,6 +216,17 @@ impl WideStore {
 
     /// Changes values of a bucket of a part. They are durable after the next sync.
     pub(crate) fn change_part(&self, at: PartRef, bucket: u16, changes: &[RowChange]) -> Result<()> {
+        self.put_part(at, bucket, changes, Durability::Buffered)
+    }
+
+    /// Changes values of a bucket of a part with this durability.
+    pub(crate) fn put_part(
+        &self,
+        at: PartRef,
+        bucket: u16,
+        changes: &[RowChange],
+        durability: Durability,
+    ) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -222,7 +235,7 @@ impl WideStore {
         let stamp = self.log.stamps().next()?;
         let partition = Partition::part(at, bucket);
         let backend = self.log.backend();
-        Ok(backend.write(partition, changes, stamp, Durability::Buffered)?)
+        Ok(backend.write(partition, changes, stamp, durability)?)
     }
 
     /// Changes many values of a bucket of a part, in key order. They are durable after the next sync.

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tideline_backend::{Direction, PageLimit, Partition};
 use tideline_model::{KeyRange, TableId, TierScope};
 
-use crate::blocks::{Blocks, PackedRows};
+use crate::blocks::PackedRows;
 use crate::buffer::{Mutations, TableBuffer};
 use crate::codec;
 use crate::cold;
@@ -303,7 +303,7 @@ impl WideStore {
         match backend.get(partition, key)? {
             Some(single) => Ok((!codec::is_delete(&single)).then_some(single)),
             None if part.detail.has_blocks() => {
-                let packed = Blocks::new(backend, part.at).row(key);
+                let packed = self.blocks(part.at).row(key);
                 packed.map_err(|error| error.of(part.at.table))
             }
             None => Ok(None),
@@ -802,7 +802,7 @@ impl WideStore {
             return Ok(Source::of_blocks(rows));
         }
         if is_packed {
-            let packed = Blocks::new(backend, part.at).page(range, direction, limit);
+            let packed = self.blocks(part.at).page(range, direction, limit);
             return Ok(Source::of_blocks(
                 packed.map_err(|error| error.of(part.at.table))?,
             ));

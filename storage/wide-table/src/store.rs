@@ -17,8 +17,10 @@ use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, Replay
 use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::archived::ArchivedParts;
+use crate::blocks::Blocks;
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
+use crate::dictionaries::Dictionaries;
 use crate::division::PartNumbers;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
@@ -164,6 +166,8 @@ pub struct WideStore {
     pub(crate) moves: Moves,
     /// Large values that are in use.
     pub(crate) large: LargeUses,
+    /// Dictionaries of the parts.
+    pub(crate) dictionaries: Dictionaries,
 }
 
 impl WideStore {
@@ -198,7 +202,13 @@ impl WideStore {
             archived: ArchivedParts::new(archive, settings.archive_cache_bytes),
             moves: Moves::default(),
             large: LargeUses::default(),
+            dictionaries: Dictionaries::default(),
         }
+    }
+
+    /// Returns the blocks of a part.
+    pub(crate) fn blocks(&self, part: PartRef) -> Blocks<'_> {
+        Blocks::new(self.log.backend().as_ref(), part, &self.dictionaries)
     }
 
     /// Returns the current state.

@@ -17,7 +17,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{KeyRange, TableId};
 
 use crate::block::Block;
-use crate::blocks::Blocks;
+use crate::blocks::{BlockError, Blocks};
 use crate::codec;
 use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Damage, Result, WideError};
@@ -98,6 +98,16 @@ pub struct ColumnSize {
     pub name: ColumnName<'static>,
     /// Bytes of its versions before packing.
     pub bytes: u64,
+    /// Bytes that are passed to the storage engine: packed values after compression, estimated for columns that are
+    /// compressed together, and other values as they are.
+    pub stored_bytes: u64,
+}
+
+/// Bytes of a column in the measured rows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    bytes: u64,
+    stored: u64,
 }
 
 /// Result of a survey.
@@ -158,7 +168,7 @@ pub struct Survey {
     range_entries: u64,
     widths: Vec<u64>,
     /// Bytes of each column in the measured rows.
-    columns: HashMap<ColumnName<'static>, u64>,
+    columns: HashMap<ColumnName<'static>, Measured>,
     /// One of this number of widths is kept for the median.
     width_step: u64,
 }
@@ -238,7 +248,9 @@ impl WideStore {
         )?;
         let blocks = match part.detail.has_blocks() {
             true => {
-                let blocks = Blocks::new(backend, part.at).scan(&rest, Direction::Ascending, STEP_BLOCKS);
+                let blocks = self
+                    .blocks(part.at)
+                    .scan(&rest, Direction::Ascending, STEP_BLOCKS);
                 blocks.map_err(|error| error.of(survey.table))?
             }
             false => tideline_backend::Page {
@@ -265,10 +277,12 @@ impl WideStore {
                 (single, _) => single.is_none(),
             };
             let table = survey.table;
-            let damaged = |reason| WideError::Damaged { table, reason };
             if is_block {
                 if let Some(block) = blocks.next() {
-                    survey.add_block(number, &block).map_err(damaged)?;
+                    let blocks = self.blocks(part.at);
+                    survey
+                        .add_block(blocks, number, &block)
+                        .map_err(|error| error.of(table))?;
                 }
             } else if let Some(single) = singles.next() {
                 self.add_single(survey, part, &single)?;
@@ -300,7 +314,7 @@ impl WideStore {
             None => {
                 columns = Some(codec::column_count(&single.value).map_err(damaged)?);
                 if is_sampled(survey.found.single_rows, SAMPLED_ROWS) {
-                    survey.measure_columns(&single.value).map_err(damaged)?;
+                    survey.measure_columns(&single.value, None).map_err(damaged)?;
                 }
             }
             Some(head) => {
@@ -337,10 +351,11 @@ impl Survey {
         partitions.sort_by(|one, other| (other.bytes, &one.key).cmp(&(one.bytes, &other.key)));
         partitions.truncate(PARTITIONS_LISTED);
         self.found.partitions = partitions;
-        let columns = self
-            .columns
-            .drain()
-            .map(|(name, bytes)| ColumnSize { name, bytes });
+        let columns = self.columns.drain().map(|(name, measured)| ColumnSize {
+            name,
+            bytes: measured.bytes,
+            stored_bytes: measured.stored,
+        });
         let mut columns: Vec<ColumnSize> = columns.collect();
         columns.sort_by(|one, other| (other.bytes, &one.name).cmp(&(one.bytes, &other.name)));
         columns.truncate(COLUMNS_LISTED);
@@ -366,8 +381,8 @@ impl Survey {
         Ok(key[..length].to_vec())
     }
 
-    fn add_block(&mut self, part: i32, row: &Row) -> std::result::Result<(), Damage> {
-        let block = Block::open(&row.value)?;
+    fn add_block(&mut self, blocks: Blocks<'_>, part: i32, row: &Row) -> std::result::Result<(), BlockError> {
+        let block = blocks.open(&row.value)?;
         let (rows, bytes) = (block.rows as u64, block.bytes as u64);
         self.found.blocks += 1;
         self.found.stored_bytes += (row.key.len() + row.value.len()) as u64;
@@ -381,14 +396,18 @@ impl Survey {
         if is_one && !is_sample {
             return Ok(());
         }
+        let mut of_block = HashMap::new();
         for (key, value) in block.all_rows()? {
             self.measure(key.len(), codec::column_count(&value)?);
             if is_sample {
-                self.measure_columns(&value)?;
+                self.measure_columns(&value, Some(&mut of_block))?;
             }
             if !is_one {
                 self.add_to_partition(&key, 1, (key.len() + value.len()) as u64)?;
             }
+        }
+        if is_sample {
+            self.measure_stored(&block, of_block)?;
         }
         Ok(())
     }
@@ -415,19 +434,62 @@ impl Survey {
     }
 
     /// Adds the sizes of the columns of a row.
-    fn measure_columns(&mut self, row: &[u8]) -> std::result::Result<(), Damage> {
+    /// Adds the columns of a row, also to the columns of its block. The values of a row that is not packed are stored as
+    /// they are.
+    fn measure_columns(
+        &mut self,
+        row: &[u8],
+        mut of_block: Option<&mut HashMap<ColumnName<'static>, u64>>,
+    ) -> std::result::Result<(), Damage> {
         let row = codec::decode(row)?;
         for column in row.columns {
             let bytes = codec::column_bytes(row.time, &column) as u64;
             self.found.column_bytes += bytes;
             let name = column.name.into_owned();
-            let is_full = self.columns.len() >= COLUMNS_KEPT;
-            match self.columns.entry(name) {
-                Entry::Vacant(_) if is_full => {}
-                entry => *entry.or_default() += bytes,
+            if let Some(of_block) = of_block.as_deref_mut() {
+                *of_block.entry(name.clone()).or_default() += bytes;
+            }
+            let is_single = of_block.is_none();
+            if let Some(measured) = self.measured(name) {
+                measured.bytes += bytes;
+                measured.stored += if is_single { bytes } else { 0 };
             }
         }
         Ok(())
+    }
+
+    /// Adds the stored sizes of the columns of a block. `rest` has the bytes of these columns before packing. The stored
+    /// bytes of rows that the block does not split into columns are divided in proportion to what these rows hold.
+    fn measure_stored(
+        &mut self,
+        block: &Block<'_>,
+        mut rest: HashMap<ColumnName<'static>, u64>,
+    ) -> std::result::Result<(), Damage> {
+        let sizes = block.sizes()?;
+        for column in sizes.columns {
+            if let Some(rest) = rest.get_mut(&column.name) {
+                *rest = rest.saturating_sub(column.bytes);
+            }
+            if let Some(measured) = self.measured(column.name) {
+                measured.stored += column.stored;
+            }
+        }
+        let all = rest.values().sum::<u64>().max(1) as f64;
+        for (name, bytes) in rest {
+            if let Some(measured) = self.measured(name) {
+                measured.stored += (sizes.whole as f64 * bytes as f64 / all).round() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entry of a column; `None` if too many columns are measured.
+    fn measured(&mut self, name: ColumnName<'static>) -> Option<&mut Measured> {
+        let is_full = self.columns.len() >= COLUMNS_KEPT;
+        match self.columns.entry(name) {
+            Entry::Vacant(_) if is_full => None,
+            entry => Some(entry.or_default()),
+        }
     }
 
     fn measure(&mut self, key_bytes: usize, columns: u64) {

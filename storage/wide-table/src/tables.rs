@@ -14,6 +14,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_log::Manifest;
 use tideline_model::{GroupCompression, KeyRange, PartsSpec, RowTtl, TableId, TierScope, WideSpec};
 
+use crate::codecs::ColumnCodecs;
 use crate::division::{ALL_PARTS, Division, PartNumbers, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::groups::{Groups, Share};
@@ -42,6 +43,8 @@ pub(crate) struct TableRules {
     /// Compression of the packed rows. In the rules of a column group, this is the compression in the settings of the
     /// group.
     compression: GroupCompression,
+    /// Columns with a compression of their own.
+    pub(crate) codecs: Arc<ColumnCodecs>,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
     /// Table and index, if these are the rules of index entries.
@@ -85,6 +88,7 @@ impl TableRules {
             cut_values: spec.is_some_and(|spec| spec.cut_values),
             groups: spec.map_or_else(Groups::default, Groups::new),
             compression: GroupCompression::Fast,
+            codecs: Arc::new(spec.map_or_else(ColumnCodecs::default, ColumnCodecs::new)),
             division,
             entries: None,
             damage,
@@ -102,6 +106,7 @@ impl TableRules {
         };
         Self {
             ttl: self.ttl,
+            codecs: Arc::clone(&self.codecs),
             division,
             entries: Some(EntriesOf {
                 table,
@@ -267,7 +272,8 @@ impl Tables {
                 let known = before
                     .rules
                     .get(&index.id)
-                    .filter(|known| known.ttl == rules.ttl && known.parts() == rules.parts());
+                    .filter(|known| known.ttl == rules.ttl && known.parts() == rules.parts())
+                    .filter(|known| known.codecs == rules.codecs);
                 let of_entries = match known {
                     Some(known) => Arc::clone(known),
                     None => Arc::new(rules.of_index(row.id, index)),

@@ -15,7 +15,6 @@ use tideline_backend::Partition;
 use tideline_key_codec::tuple::KeyKind;
 use tideline_model::{ColumnType, RowTtl, SequenceNumber, TableId, Tier, TierScope};
 
-use crate::blocks::Blocks;
 use crate::buffer::{Found, TableBuffer};
 use crate::codec;
 use crate::error::{Damage, Result, WideError};
@@ -380,7 +379,7 @@ impl WideStore {
             }
         }
         if part.detail.has_blocks() {
-            let packed = Blocks::new(backend, part.at).row(key);
+            let packed = self.blocks(part.at).row(key);
             if let Some(row) = packed.map_err(|error| error.of(table))? {
                 layers.push(Layer::of_part(LayerLocation::Packed, &row, 0).map_err(damaged)?);
             }

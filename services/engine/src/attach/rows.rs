@@ -224,6 +224,7 @@ fn attached_settings(spec: &TableSpec, target: &str) -> TableSpec {
         // The pieces of large values stayed in the database that wrote them.
         wide.large_values = None;
         wide.cut_values = false;
+        wide.codecs = false;
         // In this database, the ids of the other database belong to other tables.
         wide.groups.iter_mut().for_each(|group| group.id = 0);
         if let Some(archive) = wide.parts.as_mut().and_then(|parts| parts.archive.as_mut()) {

@@ -116,6 +116,13 @@ impl Setting {
                 options.parts_archive =
                     Some((!self.value.eq_ignore_ascii_case("none")).then_some(self.value));
             }
+            "COMPRESSION" => {
+                return Err(SqlError::refused(
+                    self.at,
+                    "the setting COMPRESSION is not supported for a table; write it after the type of a column, such as \
+                     text VARCHAR COMPRESSION zstd",
+                ));
+            }
             other => {
                 return Err(SqlError::refused(
                     self.at,

@@ -4,7 +4,8 @@
 
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::{
-    ColumnSpec, ColumnType, IndexScope, KeyColumnSpec, PartsArchive, PartsSpec, RowTtl, WideSpec,
+    ColumnCompression, ColumnSpec, ColumnType, IndexScope, KeyColumnSpec, PartsArchive, PartsSpec, RowTtl,
+    WideSpec,
 };
 
 use super::cursor::Cursor;
@@ -42,7 +43,7 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
     let table = cursor.name("the name of the table")?;
     cursor.expect_token(&Token::LParen)?;
-    let mut columns: Vec<(Name, ColumnType)> = Vec::new();
+    let mut columns: Vec<Declared> = Vec::new();
     let mut required: Vec<Name> = Vec::new();
     let mut key: Vec<KeyPart> = Vec::new();
     loop {
@@ -52,17 +53,18 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
             }
             key = parts(cursor)?;
         } else {
-            let (name, column_type) = column(cursor)?;
-            if columns.iter().any(|(other, _)| other.text == name.text) {
+            let column = column(cursor)?;
+            let name = &column.name;
+            if columns.iter().any(|other| other.name.text == name.text) {
                 return Err(SqlError::invalid(
                     name.at,
                     format!("column {:?} is declared twice", name.text),
                 ));
             }
-            if constraint(cursor, &name, &mut required)? {
+            if constraint(cursor, name, &mut required)? {
                 key.push(KeyPart::plain(name.clone()));
             }
-            columns.push((name, column_type));
+            columns.push(column);
         }
         if columns.len() > COLUMNS_MAX {
             return Err(SqlError::over(
@@ -95,13 +97,52 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     }))
 }
 
-fn column(cursor: &mut Cursor<'_>) -> Result<(Name, ColumnType)> {
+/// Column with its type and compression.
+struct Declared {
+    name: Name,
+    column_type: ColumnType,
+    compression: ColumnCompression,
+}
+
+impl Declared {
+    fn into_spec(self) -> ColumnSpec {
+        ColumnSpec {
+            name: self.name.text,
+            column_type: self.column_type,
+            number: 0,
+            compression: self.compression,
+        }
+    }
+}
+
+fn column(cursor: &mut Cursor<'_>) -> Result<Declared> {
     let name = cursor.name("the name of a column or PRIMARY KEY")?;
     let at = cursor.at();
     let data_type = cursor.data_type()?;
     let column_type = type_of(&data_type)
         .map_err(|reason| SqlError::invalid(at, format!("column {:?}: {reason}", name.text)))?;
-    Ok((name, column_type))
+    let compression = match cursor.word("COMPRESSION") {
+        true => compression(cursor)?,
+        false => ColumnCompression::Auto,
+    };
+    Ok(Declared {
+        name,
+        column_type,
+        compression,
+    })
+}
+
+/// Parses the name of a compression, as a word or a text.
+fn compression(cursor: &mut Cursor<'_>) -> Result<ColumnCompression> {
+    let at = cursor.at();
+    let name = match cursor.text() {
+        Some(text) => text,
+        None => cursor.name("the name of a compression")?.text,
+    };
+    ColumnCompression::named(&name.to_ascii_lowercase()).ok_or_else(|| {
+        let known = ColumnCompression::ALL.map(ColumnCompression::name).join(", ");
+        SqlError::invalid(at, format!("compression {name:?} is unknown; use one of {known}"))
+    })
 }
 
 /// Parses the constraints of a column. Returns true if the column is the primary key.
@@ -145,7 +186,7 @@ pub(super) fn computed_name(part: &KeyPart, key: &[KeyColumnSpec], taken: &[Stri
 
 /// Returns the settings of the rows of a new table.
 fn to_spec(
-    mut columns: Vec<(Name, ColumnType)>,
+    mut columns: Vec<Declared>,
     required: &[Name],
     parts: &[KeyPart],
     options: &TableOptions,
@@ -155,7 +196,7 @@ fn to_spec(
     let mut computed = Vec::new();
     for part in parts {
         let mut declared = |name: &Name| {
-            let position = columns.iter().position(|(column, _)| column.text == name.text);
+            let position = columns.iter().position(|column| column.name.text == name.text);
             let Some(position) = position else {
                 let reason = match taken.contains(&name.text) {
                     true => "is in the primary key twice",
@@ -166,9 +207,18 @@ fn to_spec(
                     format!("column {:?} {reason}", name.text),
                 ));
             };
-            let (name, column_type) = columns.remove(position);
-            taken.push(name.text);
-            Ok(column_type)
+            let column = columns.remove(position);
+            if !column.compression.is_auto() {
+                return Err(SqlError::refused(
+                    name.at,
+                    format!(
+                        "column {:?} is in the primary key, so it cannot have a compression",
+                        name.text
+                    ),
+                ));
+            }
+            taken.push(column.name.text);
+            Ok(column.column_type)
         };
         let (source, name) = part.to_spec(&mut declared)?;
         if name.is_none() {
@@ -194,10 +244,7 @@ fn to_spec(
     }
     Ok(WideSpec {
         key,
-        columns: columns
-            .into_iter()
-            .map(|(name, column_type)| declared_column(name, column_type))
-            .collect(),
+        columns: columns.into_iter().map(Declared::into_spec).collect(),
         next_column: 1,
         max_versions: options.max_versions.unwrap_or(1),
         version_guard: options
@@ -208,6 +255,7 @@ fn to_spec(
         search_indexes: Vec::new(),
         large_values: None,
         cut_values: false,
+        codecs: false,
         groups: options.groups.clone().unwrap_or_default(),
         ttl: ttl_of(options)?,
         parts: parts_of(options)?,
@@ -263,14 +311,6 @@ fn archive_of(options: &TableOptions, at: Position) -> Result<Option<PartsArchiv
     }
 }
 
-fn declared_column(name: Name, column_type: ColumnType) -> ColumnSpec {
-    ColumnSpec {
-        name: name.text,
-        column_type,
-        number: 0,
-    }
-}
-
 /// Parses the rest of a statement that begins with `ALTER`.
 pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     cursor.expect_word("TABLE")?;
@@ -279,22 +319,28 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
         table,
         added: Vec::new(),
         dropped: Vec::new(),
+        compressions: Vec::new(),
         settings: TableOptions::default(),
     };
     loop {
         if cursor.word("ADD") {
             cursor.word("COLUMN");
             let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
-            let (name, column_type) = column(cursor)?;
-            altered
-                .added
-                .push((declared_column(name, column_type), if_not_exists));
+            let column = column(cursor)?;
+            altered.added.push((column.into_spec(), if_not_exists));
         } else if cursor.word("DROP") {
             cursor.word("COLUMN");
             let if_exists = cursor.words(&["IF", "EXISTS"]);
             altered
                 .dropped
                 .push((cursor.name("the name of a column")?, if_exists));
+        } else if cursor.word("ALTER") {
+            cursor.word("COLUMN");
+            let name = cursor.name("the name of a column")?;
+            cursor.expect_word("SET")?;
+            cursor.expect_word("COMPRESSION")?;
+            cursor.token(&Token::Eq);
+            altered.compressions.push((name, compression(cursor)?));
         } else if cursor.word("SET") {
             let at = cursor.at();
             altered.settings = settings(cursor)?;
@@ -312,9 +358,9 @@ pub(super) fn alter(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
             }
             return Ok(TableStatement::Alter(altered));
         } else {
-            return Err(cursor.expected("ADD COLUMN, DROP COLUMN or SET"));
+            return Err(cursor.expected("ADD COLUMN, DROP COLUMN, ALTER COLUMN or SET"));
         }
-        if altered.added.len() + altered.dropped.len() > COLUMNS_MAX {
+        if altered.added.len() + altered.dropped.len() + altered.compressions.len() > COLUMNS_MAX {
             return Err(SqlError::over(
                 "number of columns",
                 COLUMNS_MAX as u64,

@@ -120,6 +120,16 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
                 rows.columns.push(column);
             }
         }
+        for (name, compression) in alter.compressions {
+            let column = rows.columns.iter_mut().find(|column| column.name == name.text);
+            let column = column.ok_or_else(|| {
+                SqlError::invalid(
+                    name.at,
+                    format!("column {:?} is not declared, so it has no compression", name.text),
+                )
+            })?;
+            column.compression = compression;
+        }
         if let Some(versions) = alter.settings.max_versions {
             rows.max_versions = versions;
         }

@@ -74,9 +74,33 @@ fn a_shown_table_is_created_again() {
         grouped.ends_with(r#"WITH (GROUPS = '[{"name":"texts","columns":["b","it''s*"]}]')"#),
         "{grouped}"
     );
+    let compressed = shown(
+        "CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR COMPRESSION 'ZSTD', c VARBINARY compression none, d VARCHAR \
+         COMPRESSION auto, `e*` JSON COMPRESSION lz4)",
+    );
+    assert!(
+        compressed.contains(
+            "  b VARCHAR COMPRESSION zstd,\n  c VARBINARY COMPRESSION none,\n  d VARCHAR,\n  `e*` JSON COMPRESSION lz4,"
+        ),
+        "{compressed}"
+    );
     assert_eq!(
         shown("CREATE TABLE t (a BIGINT PRIMARY KEY)"),
         "CREATE TABLE t (\n  a BIGINT,\n  PRIMARY KEY (a)\n)"
+    );
+}
+
+#[test]
+fn the_compression_of_a_column_is_altered() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR, c VARCHAR COMPRESSION zstd)");
+    database.succeed(
+        "ALTER TABLE t ALTER COLUMN b SET COMPRESSION lz4, ALTER c SET COMPRESSION = 'auto', ADD d JSON COMPRESSION none",
+    );
+    let statement = database.rows("SHOW CREATE TABLE t")[0]["statement"].to_string();
+    assert!(
+        statement.contains(r"b VARCHAR COMPRESSION lz4,\n  c VARCHAR,\n  d JSON COMPRESSION none,"),
+        "{statement}"
     );
 }
 

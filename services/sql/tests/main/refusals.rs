@@ -121,6 +121,10 @@ fn statements_without_a_plan_are_refused_by_name() {
             "COMPRESSION is not supported",
         ),
         (
+            "CREATE TABLE u (a VARCHAR COMPRESSION lz4, PRIMARY KEY (a))",
+            "is in the primary key, so it cannot have a compression",
+        ),
+        (
             "CREATE TABLE u (a BIGINT, b BIGINT NOT NULL, PRIMARY KEY (a))",
             "NOT NULL is supported for key columns",
         ),
@@ -261,7 +265,10 @@ fn statements_that_are_not_valid_name_the_place() {
             "VERSIONS: expected a whole number",
         ),
         ("ALTER TABLE t DROP COLUMN x", "column \"x\" is not declared"),
-        ("ALTER TABLE t RENAME TO u", "ADD COLUMN, DROP COLUMN or SET"),
+        (
+            "ALTER TABLE t RENAME TO u",
+            "ADD COLUMN, DROP COLUMN, ALTER COLUMN or SET",
+        ),
         ("SHOW DATABASES", "TABLES, CREATE TABLE or INDEX FROM"),
         ("DROP INDEX i", "expected ON"),
     ] {

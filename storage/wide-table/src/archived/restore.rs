@@ -119,7 +119,7 @@ impl WideStore {
         let shares = std::iter::once(Share::Main).chain(groups);
         let mut shares: Vec<(Share, PackedPart<'_>)> = shares
             .zip(to)
-            .map(|(share, to)| (share, PackedPart::new(self, *to, rules.compression_of(share))))
+            .map(|(share, to)| (share, PackedPart::new(self, *to, (rules, share))))
             .collect();
         let mut rest = Some(KeyRange::ALL);
         while let Some(range) = rest {

@@ -149,9 +149,20 @@ impl<'s> PartReader<'s> {
         Ok(rows)
     }
 
+    /// Opens a block of the part.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::Damaged`] if the block or a dictionary is damaged, and the errors of the backend.
+    pub(super) fn open<'v>(&self, value: &'v [u8]) -> Result<Block<'v>> {
+        let opened = self.store.blocks(self.part.at).open(value);
+        opened.map_err(|error| error.of(self.part.at.table))
+    }
+
     fn packed_rows(&self, block: &Row) -> Result<Vec<(Bytes, Bytes)>> {
-        let rows = Block::open(&block.value).and_then(|block| block.all_rows());
-        rows.map_err(|reason| self.damaged(reason))
+        self.open(&block.value)?
+            .all_rows()
+            .map_err(|reason| self.damaged(reason))
     }
 
     /// Returns the next rows of the current block, merged with the single rows up to `until`; a single row hides a

@@ -21,7 +21,6 @@ use tideline_model::{TableId, TableName, TableSpec, Tier};
 use super::form::{GroupBuilder, RowForm};
 use super::source::{PartReader, RowSpan};
 use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
-use crate::block::Block;
 use crate::error::{Result, WideError};
 use crate::moves::{GroupParts, MoveEnd, MoveProgress};
 use crate::read::StoredRow;
@@ -325,11 +324,13 @@ impl WideStore {
     }
 }
 
-/// Returns the settings of a table as the description of its files stores them: the rows in the files have no cut values.
+/// Returns the settings of a table as the description of its files stores them: the rows in the files have no cut values and no
+/// codecs.
 fn described(spec: &TableSpec) -> TableSpec {
     let mut spec = spec.clone();
     if let Some(wide) = spec.wide.as_deref_mut() {
         wide.cut_values = false;
+        wide.codecs = false;
     }
     spec
 }
@@ -346,7 +347,7 @@ fn add_block(
         RowSpan::Rows(rows) => return Ok(rows),
     };
     let before = (builder.group().rows, builder.bytes());
-    let pushed = Block::open(&block.value).and_then(|block| builder.push_block(&block));
+    let pushed = builder.push_block(&reader.open(&block.value)?);
     if !pushed.map_err(|reason| reader.damaged(reason))? {
         return reader.rows_of(&block);
     }

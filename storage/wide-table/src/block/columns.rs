@@ -3,6 +3,7 @@
 //! Integers and timestamps are stored as differences to the previous value of the column, because the values of
 //! neighbouring rows are often rising numbers. Texts and bytes are stored as lengths and content.
 
+use tideline_model::ColumnCompression;
 use tideline_wire::varint::{self, unzigzag, zigzag};
 
 use crate::error::Damage;
@@ -14,6 +15,11 @@ pub(super) const fn stored_tag(of: u8) -> u8 {
         tag::TRUE => tag::FALSE,
         other => other,
     }
+}
+
+/// Returns true if values with this type byte have contents that a segment can hold: texts, bytes and JSON documents.
+pub(super) const fn has_content(of: u8) -> bool {
+    matches!(of, tag::STRING | tag::BINARY | tag::JSON)
 }
 
 /// Returns the payload at the front of `rest`, which follows the type byte `of`, and removes it.
@@ -63,18 +69,26 @@ pub(super) struct ColumnWriter {
     pub(super) name: Vec<u8>,
     /// Type byte, as [`stored_tag`] returns it.
     pub(super) tag: u8,
+    /// Compression of the contents. They are stored apart unless it is `Auto`.
+    pub(super) compression: ColumnCompression,
     pub(super) numbers: Vec<u8>,
     pub(super) bytes: Vec<u8>,
     previous: u64,
 }
 
 impl ColumnWriter {
-    pub(super) fn new(name: &[u8], of: u8) -> Self {
+    pub(super) fn new(name: &[u8], of: u8, compression: ColumnCompression) -> Self {
         Self {
             name: name.to_vec(),
             tag: stored_tag(of),
+            compression,
             ..Self::default()
         }
+    }
+
+    /// Returns true if the contents of the column are stored in a segment.
+    pub(super) fn is_apart(&self) -> bool {
+        !self.compression.is_auto() && !self.bytes.is_empty()
     }
 
     /// Appends a value, given by its type byte and its payload.
@@ -115,6 +129,8 @@ pub(crate) struct ColumnReader<'b> {
     pub(crate) name: &'b [u8],
     /// Type byte, as [`stored_tag`] returns it.
     pub(crate) tag: u8,
+    /// True if the contents are in a segment, including those of rows that are stored whole.
+    pub(super) is_apart: bool,
     /// Stream of numbers that were not read yet.
     pub(crate) numbers: &'b [u8],
     /// Stream of bytes that were not read yet.
@@ -127,6 +143,7 @@ impl<'b> ColumnReader<'b> {
         Self {
             name,
             tag,
+            is_apart: false,
             numbers: &[],
             bytes: &[],
             previous: 0,

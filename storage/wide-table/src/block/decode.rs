@@ -4,17 +4,22 @@
 //! the rows that it returns.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tideline_backend::{Direction, PageLimit};
 use tideline_model::KeyRange;
 use tideline_wire::varint::unzigzag;
-use zstd::bulk::Decompressor;
+use zstd::zstd_safe::DCtx;
 
-use super::columns::{ColumnReader, cut};
-use super::{BODY_BYTES_MAX, CHECKSUM_BYTES, FORMAT, checksum, filter};
+use super::apart::SegmentHead;
+use super::columns::{ColumnReader, cut, take_payload};
+use super::{BODY_BYTES_MAX, CHECKSUM_BYTES, FORMAT, FORMAT_APART, checksum, filter};
 use crate::codec;
+use crate::dictionaries::Dictionary;
 use crate::error::Damage;
+use crate::mutation::ColumnName;
 use crate::value::{number, sized};
 
 /// Block with a decoded header.
@@ -29,6 +34,28 @@ pub(crate) struct Block<'b> {
     filter: &'b [u8],
     body_bytes: usize,
     frame: &'b [u8],
+    /// Head and stored bytes of each segment.
+    segments: SmallVec<[(SegmentHead, &'b [u8]); 2]>,
+    /// Dictionaries of the segments, by number.
+    dictionaries: SmallVec<[(u32, Arc<Dictionary>); 2]>,
+}
+
+/// Sizes of the columns of a block.
+#[derive(Debug, Default)]
+pub(crate) struct BlockSizes {
+    pub(crate) columns: Vec<BlockColumnSize>,
+    /// Stored bytes of the rows that are not split into columns, without contents that are stored apart; estimated.
+    pub(crate) whole: u64,
+}
+
+/// Size of a column of a block.
+#[derive(Debug)]
+pub(crate) struct BlockColumnSize {
+    pub(crate) name: ColumnName<'static>,
+    /// Bytes before compression.
+    pub(crate) bytes: u64,
+    /// Stored bytes. For columns that are compressed together, their shares are estimated.
+    pub(crate) stored: u64,
 }
 
 /// Rows of a block, in scan order.
@@ -47,8 +74,10 @@ thread_local! {
 /// Memory that a thread reuses for each block.
 #[derive(Default)]
 struct Scratch {
-    decompressor: Option<Decompressor<'static>>,
+    context: Option<DCtx<'static>>,
     body: Vec<u8>,
+    /// Contents of each segment that is not stored as it is.
+    segments: Vec<Vec<u8>>,
 }
 
 impl<'b> Block<'b> {
@@ -59,7 +88,7 @@ impl<'b> Block<'b> {
     /// [`Damage`] if the header is damaged.
     pub(crate) fn open(value: &'b [u8]) -> Result<Self, Damage> {
         let (&format, mut rest) = value.split_first().ok_or(Damage("a block is empty"))?;
-        if format != FORMAT {
+        if format != FORMAT && format != FORMAT_APART {
             return Err(Damage("a block has a format that this build does not know"));
         }
         let mut size = || -> Result<usize, Damage> {
@@ -69,6 +98,14 @@ impl<'b> Block<'b> {
         };
         let (rows, bytes, body_bytes) = (size()?, size()?, size()?);
         let (first, filter) = (sized(&mut rest)?, sized(&mut rest)?);
+        let mut frame_bytes = None;
+        let mut heads: SmallVec<[SegmentHead; 2]> = SmallVec::new();
+        if format == FORMAT_APART {
+            frame_bytes = Some(number(&mut rest)? as usize);
+            for _ in 0..count(&mut rest)? {
+                heads.push(SegmentHead::take(&mut rest)?);
+            }
+        }
         let header = &value[..value.len() - rest.len()];
         if cut(&mut rest, CHECKSUM_BYTES)? != checksum(header) {
             return Err(Damage("the checksum of a block is wrong"));
@@ -76,13 +113,64 @@ impl<'b> Block<'b> {
         if rows == 0 {
             return Err(Damage("a block has no rows"));
         }
+        let frame_bytes = frame_bytes.unwrap_or(rest.len());
+        let frame = cut(&mut rest, frame_bytes)?;
+        let segments = heads
+            .into_iter()
+            .map(|head| Ok((head, cut(&mut rest, head.stored)?)));
+        let segments = segments.collect::<Result<_, Damage>>()?;
+        if !rest.is_empty() {
+            return Err(Damage("bytes follow a block"));
+        }
         Ok(Self {
             rows,
             bytes,
             first,
             filter,
             body_bytes,
-            frame: rest,
+            frame,
+            segments,
+            dictionaries: SmallVec::new(),
+        })
+    }
+
+    /// Returns the numbers of the dictionaries that the block needs.
+    pub(crate) fn needed_dictionaries(&self) -> impl Iterator<Item = u32> {
+        let numbers = self.segments.iter().map(|(head, _)| head.dictionary);
+        numbers.filter(|number| *number > 0)
+    }
+
+    /// Sets the dictionaries that the block needs.
+    pub(crate) fn set_dictionaries(&mut self, dictionaries: SmallVec<[(u32, Arc<Dictionary>); 2]>) {
+        self.dictionaries = dictionaries;
+    }
+
+    /// Returns the sizes of the columns.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the block is damaged.
+    pub(crate) fn sizes(&self) -> Result<BlockSizes, Damage> {
+        self.with_body(|body| {
+            let packed = self.frame.len() as f64 / self.body_bytes.max(1) as f64;
+            let stored = |bytes: usize| (bytes as f64 * packed).round() as u64;
+            let mut segments = self.segments.iter();
+            let columns = body.columns.iter().map(|column| {
+                let name = codec::decode_name(&mut { column.name })?.into_owned();
+                let segment = if column.is_apart { segments.next() } else { None };
+                Ok(BlockColumnSize {
+                    name,
+                    bytes: (column.numbers.len() + column.bytes.len()) as u64,
+                    stored: match segment {
+                        Some((head, _)) => head.stored as u64 + stored(column.numbers.len()),
+                        None => stored(column.numbers.len() + column.bytes.len()),
+                    },
+                })
+            });
+            Ok(BlockSizes {
+                columns: columns.collect::<Result<_, Damage>>()?,
+                whole: stored(body.whole.len()),
+            })
         })
     }
 
@@ -139,22 +227,37 @@ impl<'b> Block<'b> {
     pub(super) fn with_body<T>(&self, read: impl FnOnce(Body<'_>) -> Result<T, Damage>) -> Result<T, Damage> {
         SCRATCH.with_borrow_mut(|scratch| {
             self.decompress(scratch)?;
-            read(Body::split(&scratch.body)?)
+            let unpacked = self.segments.iter().zip(&scratch.segments);
+            let segments = unpacked.map(|((head, stored), unpacked)| match head.is_plain() {
+                true => *stored,
+                false => &unpacked[..],
+            });
+            let segments: SmallVec<[&[u8]; 2]> = segments.collect();
+            read(Body::split(&scratch.body, &segments)?)
         })
     }
 
     fn decompress(&self, scratch: &mut Scratch) -> Result<(), Damage> {
         scratch.body.clear();
         scratch.body.reserve(self.body_bytes);
-        let decompressor = match &mut scratch.decompressor {
-            Some(decompressor) => decompressor,
-            none => none.insert(Decompressor::new().map_err(|_| Damage("a block cannot be decompressed"))?),
+        let context = match &mut scratch.context {
+            Some(context) => context,
+            none => none.insert(DCtx::try_create().ok_or(Damage("a block cannot be decompressed"))?),
         };
-        let size = decompressor.decompress_to_buffer(self.frame, &mut scratch.body);
-        match size {
-            Ok(size) if size == self.body_bytes => Ok(()),
-            _ => Err(Damage("the checksum or the size of a block is wrong")),
+        let size = context.decompress(&mut scratch.body, self.frame);
+        if size != Ok(self.body_bytes) {
+            return Err(Damage("the checksum or the size of a block is wrong"));
         }
+        if scratch.segments.len() < self.segments.len() {
+            scratch.segments.resize_with(self.segments.len(), Vec::new);
+        }
+        for ((head, stored), out) in self.segments.iter().zip(&mut scratch.segments) {
+            out.clear();
+            let mut known = self.dictionaries.iter();
+            let dictionary = known.find(|(number, _)| *number == head.dictionary);
+            head.unpack(stored, dictionary.map(|(_, dictionary)| dictionary), context, out)?;
+        }
+        Ok(())
     }
 
     /// Decodes the keys up to the end of a range, and returns the keys in the range.
@@ -192,11 +295,28 @@ pub(super) struct Body<'b> {
 }
 
 impl<'b> Body<'b> {
-    fn split(mut body: &'b [u8]) -> Result<Self, Damage> {
+    /// Splits a decompressed body. `segments` are the contents that are stored apart.
+    fn split(mut body: &'b [u8], segments: &[&'b [u8]]) -> Result<Self, Damage> {
         let mut columns = Vec::new();
+        let mut apart: SmallVec<[usize; 2]> = SmallVec::new();
         for _ in 0..count(&mut body)? {
             let name = sized(&mut body)?;
-            columns.push(ColumnReader::new(name, cut(&mut body, 1)?[0]));
+            let mut column = ColumnReader::new(name, cut(&mut body, 1)?[0]);
+            if !segments.is_empty() {
+                match number(&mut body)? as usize {
+                    0 => {}
+                    // The columns refer to the segments in their order.
+                    segment if segment == apart.len() + 1 && segment <= segments.len() => {
+                        column.is_apart = true;
+                        apart.push(columns.len());
+                    }
+                    _ => return Err(Damage("a block refers to a segment that it does not have")),
+                }
+            }
+            columns.push(column);
+        }
+        if apart.len() != segments.len() {
+            return Err(Damage("a segment of a block belongs to no column"));
         }
         let mut shapes = Vec::new();
         for _ in 0..count(&mut body)? {
@@ -222,6 +342,9 @@ impl<'b> Body<'b> {
         for (column, [numbers, bytes]) in columns.iter_mut().zip(of_columns) {
             column.numbers = cut(&mut body, numbers)?;
             column.bytes = cut(&mut body, bytes)?;
+        }
+        for (column, segment) in apart.into_iter().zip(segments) {
+            columns[column].bytes = segment;
         }
         let [key_lengths, key_suffixes, shape_numbers, times, whole] = streams;
         Ok(Self {
@@ -349,8 +472,8 @@ impl<'b> RowReader<'b> {
     fn next(&mut self, out: &mut Vec<u8>) -> Result<(), Damage> {
         let body = &mut self.body;
         let Some(shape) = body.shape()? else {
-            out.extend_from_slice(sized(&mut body.whole)?);
-            return Ok(());
+            let row = sized(&mut body.whole)?;
+            return add_contents(row, &mut body.columns, Some(out));
         };
         let shape = &body.shapes[shape];
         self.time = self.time.wrapping_add(unzigzag(number(&mut body.times)?));
@@ -366,14 +489,46 @@ impl<'b> RowReader<'b> {
     fn skip(&mut self) -> Result<(), Damage> {
         let body = &mut self.body;
         let Some(shape) = body.shape()? else {
-            sized(&mut body.whole)?;
-            return Ok(());
+            let row = sized(&mut body.whole)?;
+            return add_contents(row, &mut body.columns, None);
         };
         self.time = self.time.wrapping_add(unzigzag(number(&mut body.times)?));
         body.shapes[shape]
             .iter()
             .try_for_each(|column| body.columns[*column].skip())
     }
+}
+
+/// Appends a row that is stored whole to `out`, with the contents that are stored apart. Without `out`, only skips these
+/// contents.
+fn add_contents(
+    row: &[u8],
+    columns: &mut [ColumnReader<'_>],
+    mut out: Option<&mut Vec<u8>>,
+) -> Result<(), Damage> {
+    let mut copied = 0;
+    if columns.iter().any(|column| column.is_apart) {
+        codec::walk(row, &mut |name, of, rest| {
+            let mut apart = columns.iter_mut().filter(|column| column.is_apart);
+            let Some(column) = apart.find(|column| column.tag == of && column.name == name) else {
+                take_payload(of, rest)?;
+                return Ok(());
+            };
+            let length = number(rest)? as usize;
+            let content = cut(&mut column.bytes, length)?;
+            if let Some(out) = out.as_deref_mut() {
+                let at = row.len() - rest.len();
+                out.extend_from_slice(&row[copied..at]);
+                out.extend_from_slice(content);
+                copied = at;
+            }
+            Ok(())
+        })?;
+    }
+    if let Some(out) = out {
+        out.extend_from_slice(&row[copied..]);
+    }
+    Ok(())
 }
 
 /// Decodes a count at the front of `bytes`. Each counted item takes at least one byte.

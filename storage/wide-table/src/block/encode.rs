@@ -3,16 +3,20 @@
 //! The encoder appends each row to the streams of the block that it builds, then compresses the streams together.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_model::GroupCompression;
+use tideline_model::{ColumnCompression, GroupCompression};
 use tideline_wire::varint::{self, zigzag};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
-use super::columns::{ColumnWriter, stored_tag, take_payload};
-use super::{FORMAT, checksum, filter, level};
+use super::apart::{self, PackZstd};
+use super::columns::{ColumnWriter, cut, has_content, stored_tag, take_payload};
+use super::{FORMAT, FORMAT_APART, checksum, filter, level};
+use crate::blocks::BlockError;
 use crate::codec;
+use crate::codecs::ColumnCodecs;
 use crate::error::Damage;
 use crate::value::number;
 
@@ -27,6 +31,7 @@ const COLUMNS_MAX: usize = 1_024;
 /// Builds blocks one after the other, and reuses its memory.
 pub(crate) struct BlockEncoder {
     compressor: Compressor<'static>,
+    codecs: Arc<ColumnCodecs>,
     first: Vec<u8>,
     last: Vec<u8>,
     /// Hash of each key.
@@ -42,6 +47,8 @@ pub(crate) struct BlockEncoder {
     last_time: i64,
     /// Rows that are stored whole.
     whole: Vec<u8>,
+    /// Current row that is stored whole, without the contents that are stored apart.
+    without: Vec<u8>,
     columns: Vec<ColumnWriter>,
     /// Shapes: lists of positions in `columns`.
     shapes: Vec<Vec<u32>>,
@@ -59,7 +66,7 @@ struct Cell {
 }
 
 impl BlockEncoder {
-    pub(crate) fn new(compression: GroupCompression) -> Self {
+    pub(crate) fn new(compression: GroupCompression, codecs: &Arc<ColumnCodecs>) -> Self {
         let mut compressor =
             Compressor::new(level(compression)).expect("a context of a supported level is created");
         compressor
@@ -67,6 +74,7 @@ impl BlockEncoder {
             .expect("a supported parameter is set");
         Self {
             compressor,
+            codecs: Arc::clone(codecs),
             first: Vec::new(),
             last: Vec::new(),
             hashes: Vec::new(),
@@ -77,6 +85,7 @@ impl BlockEncoder {
             times: Vec::new(),
             last_time: 0,
             whole: Vec::new(),
+            without: Vec::new(),
             columns: Vec::new(),
             shapes: Vec::new(),
             shape: 0,
@@ -116,9 +125,7 @@ impl BlockEncoder {
         };
         let Some(shape) = shape else {
             varint::put(0, &mut self.shape_numbers);
-            varint::put(row.len() as u64, &mut self.whole);
-            self.whole.extend_from_slice(row);
-            return Ok(());
+            return self.push_whole(row);
         };
         self.shape = shape;
         varint::put(shape as u64 + 1, &mut self.shape_numbers);
@@ -128,6 +135,39 @@ impl BlockEncoder {
         for (cell, column) in self.cells.iter().zip(&self.shapes[shape]) {
             self.columns[*column as usize].push(cell.tag, &row[cell.payload.clone()])?;
         }
+        Ok(())
+    }
+
+    /// Adds a row that is not split into columns. Contents of columns with a compression of their own are moved to the
+    /// columns.
+    fn push_whole(&mut self, row: &[u8]) -> Result<(), Damage> {
+        if self.codecs.is_empty() {
+            varint::put(row.len() as u64, &mut self.whole);
+            self.whole.extend_from_slice(row);
+            return Ok(());
+        }
+        let Self {
+            codecs,
+            columns,
+            without,
+            ..
+        } = self;
+        without.clear();
+        let mut copied = 0;
+        codec::walk(row, &mut |name, of, rest| {
+            let Some(column) = apart_column(codecs, columns, name, of)? else {
+                take_payload(of, rest)?;
+                return Ok(());
+            };
+            let length = number(rest)? as usize;
+            without.extend_from_slice(&row[copied..row.len() - rest.len()]);
+            columns[column].bytes.extend_from_slice(cut(rest, length)?);
+            copied = row.len() - rest.len();
+            Ok(())
+        })?;
+        without.extend_from_slice(&row[copied..]);
+        varint::put(without.len() as u64, &mut self.whole);
+        self.whole.extend_from_slice(without);
         Ok(())
     }
 
@@ -171,22 +211,38 @@ impl BlockEncoder {
         if self.shapes.len() == SHAPES_MAX || self.columns.len() + self.cells.len() > COLUMNS_MAX {
             return Ok(None);
         }
-        let shape = self.cells.iter().map(|cell| {
+        let mut shape = Vec::with_capacity(self.cells.len());
+        for cell in &self.cells {
             let name = &row[cell.name.clone()];
             let is_known = |column: &ColumnWriter| column.tag == stored_tag(cell.tag) && column.name == name;
             let known = self.columns.iter().position(is_known);
-            known.unwrap_or_else(|| {
-                self.columns.push(ColumnWriter::new(name, cell.tag));
-                self.columns.len() - 1
-            }) as u32
-        });
-        let shape = shape.collect();
+            shape.push(match known {
+                Some(known) => known as u32,
+                None => {
+                    let compression = compression_of(&self.codecs, name, cell.tag)?;
+                    self.columns.push(ColumnWriter::new(name, cell.tag, compression));
+                    self.columns.len() as u32 - 1
+                }
+            });
+        }
         self.shapes.push(shape);
         Ok(Some(self.shapes.len() - 1))
     }
 
-    /// Returns the block of the rows that were added, and begins the next one.
-    pub(crate) fn finish(&mut self) -> Bytes {
+    /// Returns the block of the rows that were added, and begins the next one. `zstd` compresses the contents of columns
+    /// with the compression `zstd`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `zstd`.
+    pub(crate) fn finish(&mut self, zstd: &mut PackZstd<'_>) -> Result<Bytes, BlockError> {
+        let (mut count, mut heads, mut segments) = (0_u64, Vec::new(), Vec::new());
+        for column in self.columns.iter().filter(|column| column.is_apart()) {
+            let of = (column.compression, &column.name[..]);
+            apart::push(of, &column.bytes, &mut heads, &mut segments, zstd)?;
+            count += 1;
+        }
+        let is_apart = count > 0;
         let streams = [
             &self.key_lengths,
             &self.key_suffixes,
@@ -194,17 +250,23 @@ impl BlockEncoder {
             &self.times,
             &self.whole,
         ];
-        let of_columns = self
-            .columns
-            .iter()
-            .flat_map(|column| [&column.numbers, &column.bytes]);
+        let none = Vec::new();
+        let of_columns = self.columns.iter().flat_map(|column| {
+            let bytes = if column.is_apart() { &none } else { &column.bytes };
+            [&column.numbers, bytes]
+        });
         let body = &mut self.body;
         body.clear();
         varint::put(self.columns.len() as u64, body);
+        let mut segment = 0;
         for column in &self.columns {
             varint::put(column.name.len() as u64, body);
             body.extend_from_slice(&column.name);
             body.push(column.tag);
+            if is_apart {
+                segment += u64::from(column.is_apart());
+                varint::put(if column.is_apart() { segment } else { 0 }, body);
+            }
         }
         varint::put(self.shapes.len() as u64, body);
         for shape in &self.shapes {
@@ -219,7 +281,11 @@ impl BlockEncoder {
         for stream in streams.into_iter().chain(of_columns) {
             body.extend_from_slice(stream);
         }
-        let mut out = vec![FORMAT];
+        let frame = self
+            .compressor
+            .compress(body)
+            .expect("memory takes the compressed bytes");
+        let mut out = vec![if is_apart { FORMAT_APART } else { FORMAT }];
         varint::put(self.hashes.len() as u64, &mut out);
         varint::put(self.bytes as u64, &mut out);
         varint::put(body.len() as u64, &mut out);
@@ -228,14 +294,16 @@ impl BlockEncoder {
         let filter = filter::build(&self.hashes);
         varint::put(filter.len() as u64, &mut out);
         out.extend_from_slice(&filter);
+        if is_apart {
+            varint::put(frame.len() as u64, &mut out);
+            varint::put(count, &mut out);
+            out.extend_from_slice(&heads);
+        }
         out.extend_from_slice(&checksum(&out));
-        let frame = self
-            .compressor
-            .compress(body)
-            .expect("memory takes the compressed bytes");
         out.extend_from_slice(&frame);
+        out.extend_from_slice(&segments);
         self.clear();
-        out.into()
+        Ok(out.into())
     }
 
     fn clear(&mut self) {
@@ -255,4 +323,35 @@ impl BlockEncoder {
         self.columns.clear();
         self.shapes.clear();
     }
+}
+
+/// Returns the compression of the contents of a column, given its encoded name and the type byte of its values.
+fn compression_of(codecs: &ColumnCodecs, mut name: &[u8], of: u8) -> Result<ColumnCompression, Damage> {
+    match codecs.is_empty() || !has_content(of) {
+        true => Ok(ColumnCompression::Auto),
+        false => Ok(codecs.of(&codec::decode_name(&mut name)?)),
+    }
+}
+
+/// Returns the position of the column that stores the contents of a value apart, and adds the column if it is missing.
+/// Returns `None` if the value has no such column, or if the block would have too many columns.
+fn apart_column(
+    codecs: &ColumnCodecs,
+    columns: &mut Vec<ColumnWriter>,
+    name: &[u8],
+    of: u8,
+) -> Result<Option<usize>, Damage> {
+    if !has_content(of) {
+        return Ok(None);
+    }
+    let is_known = |column: &ColumnWriter| column.tag == of && column.name == name;
+    if let Some(known) = columns.iter().position(is_known) {
+        return Ok((!columns[known].compression.is_auto()).then_some(known));
+    }
+    let compression = compression_of(codecs, name, of)?;
+    if compression.is_auto() || columns.len() >= COLUMNS_MAX {
+        return Ok(None);
+    }
+    columns.push(ColumnWriter::new(name, of, compression));
+    Ok(Some(columns.len() - 1))
 }

@@ -58,17 +58,17 @@ impl TableFlush<'_> {
                 is_over = !range.contains(&block.key);
                 if range.contains(opened.first) && range.contains(&block.key) {
                     changes.push(RowChange {
-                        key: block.key,
+                        key: block.key.clone(),
                         value: None,
                     });
                 } else {
                     let mut rows = opened.all_rows().map_err(|reason| self.damaged(reason))?;
                     rows.retain(|(key, _)| !range.contains(key));
                     if rows.len() < opened.rows {
-                        let value = self.packer.block(&rows).map_err(|reason| self.damaged(reason))?;
+                        let value = self.packer.block(&rows)?;
                         self.note_small(&block.key, rows.iter().map(size).sum());
                         changes.push(RowChange {
-                            key: block.key,
+                            key: block.key.clone(),
                             value,
                         });
                     }

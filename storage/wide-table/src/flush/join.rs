@@ -62,7 +62,7 @@ impl TableFlush<'_> {
         for block in &group {
             rows.extend(self.rows_of(block)?);
         }
-        let value = self.packer.block(&rows).map_err(|reason| self.damaged(reason))?;
+        let value = self.packer.block(&rows)?;
         let last = group.pop().map(|block| block.key);
         let deleted = group.into_iter().map(|block| RowChange {
             key: block.key,

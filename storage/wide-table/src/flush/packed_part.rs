@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use tideline_backend::PartRef;
-use tideline_model::GroupCompression;
 
 use super::packer::{Packer, RowsToPack};
 use super::part_writer::PartWriter;
-use crate::error::{Result, WideError};
+use crate::error::Result;
+use crate::groups::Share;
 use crate::store::WideStore;
+use crate::tables::TableRules;
 
 /// Number of blocks that are packed together.
 const BLOCKS_TOGETHER: usize = 64;
@@ -17,7 +18,7 @@ pub(crate) struct PackedPart<'f> {
     store: &'f WideStore,
     at: PartRef,
     writer: PartWriter<'f>,
-    packer: Packer,
+    packer: Packer<'f>,
     rows: RowsToPack,
     bytes: usize,
     written: PackedRows,
@@ -33,12 +34,12 @@ pub(crate) struct PackedRows {
 }
 
 impl<'f> PackedPart<'f> {
-    pub(crate) fn new(store: &'f WideStore, at: PartRef, compression: GroupCompression) -> Self {
+    pub(crate) fn new(store: &'f WideStore, at: PartRef, (rules, share): (&TableRules, Share)) -> Self {
         Self {
             store,
             at,
             writer: PartWriter::new(store, at),
-            packer: Packer::new(store.settings.block_bytes, compression),
+            packer: Packer::new(store, at, (rules, rules.compression_of(share))),
             rows: RowsToPack::default(),
             bytes: 0,
             written: PackedRows::default(),
@@ -72,9 +73,7 @@ impl<'f> PackedPart<'f> {
     fn pack(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
-        let table = self.at.table;
-        let blocks = self.packer.blocks(&rows);
-        let blocks = blocks.map_err(|reason| WideError::Damaged { table, reason })?;
+        let blocks = self.packer.blocks(&rows)?;
         self.writer.put_blocks(blocks)
     }
 }

@@ -3,11 +3,15 @@
 //! Blocks end where further rows are likely to be inserted. A large row gets a separate block.
 
 use bytes::Bytes;
-use tideline_backend::RowChange;
+use tideline_backend::{PartRef, RowChange};
 use tideline_model::GroupCompression;
 
 use crate::block::BlockEncoder;
-use crate::error::Damage;
+use crate::blocks::BlockError;
+use crate::dictionaries::ZstdColumns;
+use crate::error::Result;
+use crate::store::WideStore;
+use crate::tables::TableRules;
 
 /// Size of a densely compressed block, as a multiple of the size of another block.
 const DENSE_BLOCKS: usize = 8;
@@ -64,18 +68,28 @@ pub(super) fn size((key, row): &(Bytes, Bytes)) -> usize {
     key.len() + row.len()
 }
 
-/// Packs rows into blocks.
-pub(super) struct Packer {
+/// Packs rows of one part into blocks.
+pub(super) struct Packer<'f> {
+    at: PartRef,
     encoder: BlockEncoder,
+    zstd: ZstdColumns<'f>,
     /// Size of a block before its encoding, in bytes.
     block_bytes: usize,
 }
 
-impl Packer {
-    /// Creates a packer. `block_bytes` is the size of a block with fast compression before encoding, in bytes.
-    pub(super) fn new(block_bytes: usize, compression: GroupCompression) -> Self {
+impl<'f> Packer<'f> {
+    /// Creates a packer of rows of a part of a table with these rules. `compression` is that of the part.
+    pub(super) fn new(
+        store: &'f WideStore,
+        at: PartRef,
+        (rules, compression): (&TableRules, GroupCompression),
+    ) -> Self {
+        // Size of a block with fast compression.
+        let block_bytes = store.settings.block_bytes;
         Self {
-            encoder: BlockEncoder::new(compression),
+            at,
+            encoder: BlockEncoder::new(compression, &rules.codecs),
+            zstd: ZstdColumns::new(store, at),
             block_bytes: match compression {
                 GroupCompression::Fast => block_bytes,
                 GroupCompression::Dense => (block_bytes * DENSE_BLOCKS).min(DENSE_BYTES_MAX),
@@ -88,12 +102,14 @@ impl Packer {
         self.block_bytes
     }
 
-    /// Returns the blocks of rows, each under the key of its last row.
+    /// Returns the blocks of rows, each under the key of its last row. Stores new dictionaries of the part.
     ///
     /// # Errors
     ///
-    /// [`Damage`] if a row is damaged.
-    pub(super) fn blocks(&mut self, rows: &RowsToPack) -> Result<Vec<RowChange>, Damage> {
+    /// [`WideError::Damaged`](crate::WideError::Damaged) if a row or a dictionary is damaged, and the errors of the
+    /// backend and of the log.
+    pub(super) fn blocks(&mut self, rows: &RowsToPack) -> Result<Vec<RowChange>> {
+        self.zstd.make_dictionaries()?;
         let mut blocks = Vec::new();
         for run in rows.runs(self.block_bytes / 8) {
             self.add_blocks(run, &mut blocks)?;
@@ -101,7 +117,7 @@ impl Packer {
         Ok(blocks)
     }
 
-    fn add_blocks(&mut self, rows: &[(Bytes, Bytes)], blocks: &mut Vec<RowChange>) -> Result<(), Damage> {
+    fn add_blocks(&mut self, rows: &[(Bytes, Bytes)], blocks: &mut Vec<RowChange>) -> Result<()> {
         let total: usize = rows.iter().map(size).sum();
         let count = ((total + self.block_bytes / 2) / self.block_bytes).max(1);
         let each = total.div_ceil(count);
@@ -119,7 +135,7 @@ impl Packer {
         Ok(())
     }
 
-    fn block_of(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<RowChange>, Damage> {
+    fn block_of(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<RowChange>> {
         let value = self.block(rows)?;
         let last = rows.last().map(|(key, _)| key.clone());
         Ok(last.map(|key| RowChange { key, value }))
@@ -129,10 +145,23 @@ impl Packer {
     ///
     /// # Errors
     ///
-    /// [`Damage`] if a row is damaged.
-    pub(super) fn block(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<Bytes>, Damage> {
-        rows.iter()
-            .try_for_each(|(key, row)| self.encoder.push(key, row))?;
-        Ok((!rows.is_empty()).then(|| self.encoder.finish()))
+    /// [`WideError::Damaged`](crate::WideError::Damaged) if a row or a dictionary is damaged, and the errors of the
+    /// backend.
+    pub(super) fn block(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<Bytes>> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        self.encode(rows)
+            .map(Some)
+            .map_err(|error| error.of(self.at.table))
+    }
+
+    fn encode(&mut self, rows: &[(Bytes, Bytes)]) -> std::result::Result<Bytes, BlockError> {
+        for (key, row) in rows {
+            self.encoder.push(key, row)?;
+        }
+        let zstd = &mut self.zstd;
+        self.encoder
+            .finish(&mut |name, contents| zstd.compress(name, contents))
     }
 }

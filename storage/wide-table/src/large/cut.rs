@@ -4,7 +4,8 @@
 //! as few synced writes as possible. Each value is in one write, which the storage engine applies as a whole, so no
 //! piece is ever stored without its header. The rows then hold references instead of the values.
 //!
-//! Each piece is compressed if this makes it smaller, because the blocks of a part would also compress the value.
+//! Each piece is compressed if this makes it smaller, because the blocks of a part would also compress the value. The
+//! compression of the column applies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use tideline_backend::{RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_log::fail_points::around;
-use tideline_model::{Durability, TableId};
+use tideline_model::{ColumnCompression, Durability, TableId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    CHECKSUM_BYTES, Header, LARGE_BYTES_MIN, LargeKind, LargeUses, LargeValue, PIECE_BYTES, checksum_of,
-    header_key, partition, piece_key,
+    Header, LARGE_BYTES_MIN, LargeKind, LargeUses, LargeValue, PIECE_BYTES, header_key, partition, piece_key,
+    put_piece,
 };
 use crate::error::{Result, WideError};
 use crate::mutation::ColumnName;
@@ -25,13 +26,6 @@ use crate::state::Part;
 use crate::store::WideStore;
 use crate::value::CellValue;
 use crate::write::COLUMN_BYTES_MAX;
-
-/// First byte of a piece that is stored as it is.
-pub(super) const PLAIN: u8 = 0;
-/// First byte of a piece that is stored as a zstd frame.
-pub(super) const PACKED: u8 = 1;
-/// Level of compression, like that of blocks that are compressed fast.
-const LEVEL: i32 = 1;
 
 /// Value of a row that is to be stored in pieces.
 #[derive(Debug)]
@@ -125,13 +119,14 @@ impl WideStore {
                     bytes: content.len() as u64,
                     checksum: xxh3_64(content),
                     is_cut: true,
+                    has_forms: true,
                 },
             }));
             let header = Header {
                 column: value.column.clone(),
                 key: Bytes::copy_from_slice(value.key),
             };
-            let changes = changes_of(id, &header, content);
+            let changes = changes_of(id, &header, content, rules.codecs.of(value.column));
             if !batch.has_room(part, &changes) {
                 self.write_cut(table, &mut batch)?;
             }
@@ -255,31 +250,16 @@ fn bytes_of(changes: &[RowChange]) -> usize {
 }
 
 /// Returns the header and the pieces of a value.
-fn changes_of(id: u64, header: &Header, content: &[u8]) -> Vec<RowChange> {
+fn changes_of(id: u64, header: &Header, content: &[u8], compression: ColumnCompression) -> Vec<RowChange> {
     let header = RowChange {
         key: header_key(id),
         value: Some(header.encode()),
     };
     let pieces = (0_u32..)
         .zip(content.chunks(PIECE_BYTES))
-        .map(|(piece, content)| {
-            let mut stored = vec![0; CHECKSUM_BYTES];
-            match zstd::bulk::compress(content, LEVEL) {
-                Ok(frame) if frame.len() < content.len() => {
-                    stored.push(PACKED);
-                    stored.extend_from_slice(&frame);
-                }
-                _ => {
-                    stored.push(PLAIN);
-                    stored.extend_from_slice(content);
-                }
-            }
-            let checksum = checksum_of(id, piece, &stored[CHECKSUM_BYTES..]);
-            stored[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
-            RowChange {
-                key: piece_key(id, piece),
-                value: Some(stored.into()),
-            }
+        .map(|(piece, content)| RowChange {
+            key: piece_key(id, piece),
+            value: Some(put_piece(id, piece, content, compression).into()),
         });
     std::iter::once(header).chain(pieces).collect()
 }
@@ -297,7 +277,7 @@ pub(super) fn content_of<'v>(value: &'v CellValue<'_>) -> Option<(LargeKind, &'v
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::large::open_piece;
+    use crate::large::{CHECKSUM_BYTES, form, open_piece};
 
     #[test]
     fn the_stored_form_of_a_piece_never_changes() {
@@ -306,13 +286,14 @@ mod tests {
             key: Bytes::from_static(b"k"),
         };
         let text = "ab".repeat(PIECE_BYTES / 2) + "c";
-        let changes = changes_of(9, &header, text.as_bytes());
+        let changes = changes_of(9, &header, text.as_bytes(), ColumnCompression::Auto);
         let value = LargeValue {
             id: 9,
             kind: LargeKind::Text,
             bytes: text.len() as u64,
             checksum: 0,
             is_cut: true,
+            has_forms: true,
         };
         assert_eq!(changes.len(), 3);
         assert_eq!(changes[0].value.as_deref(), Some(&header.encode()[..]));
@@ -320,7 +301,7 @@ mod tests {
             .iter()
             .map(|change| change.value.clone().expect("a piece"))
             .collect();
-        assert!(stored[0].len() < 1_000 && stored[0][CHECKSUM_BYTES] == PACKED);
+        assert!(stored[0].len() < 1_000 && stored[0][CHECKSUM_BYTES] == form::ZSTD);
         // Checksum, form, content.
         assert_eq!(
             stored[1][..],
@@ -335,6 +316,20 @@ mod tests {
             .flat_map(|(piece, stored)| open_piece(&value, piece, stored).expect("an intact piece"))
             .collect();
         assert!(read == text.as_bytes());
+        for (compression, form) in [
+            (ColumnCompression::None, form::PLAIN),
+            (ColumnCompression::Lz4, form::LZ4),
+            (ColumnCompression::Zstd, form::ZSTD),
+        ] {
+            let changes = changes_of(9, &header, text.as_bytes(), compression);
+            let stored = changes[1].value.clone().expect("a piece");
+            assert_eq!(stored[CHECKSUM_BYTES], form, "{compression:?}");
+            let read = open_piece(&value, 0, &stored).expect("an intact piece");
+            assert!(read[..] == text.as_bytes()[..PIECE_BYTES], "{compression:?}");
+            let mut damaged = stored.to_vec();
+            damaged[CHECKSUM_BYTES + 5] ^= 1;
+            assert!(open_piece(&value, 0, &damaged.into()).is_err(), "{compression:?}");
+        }
         for at in [0, CHECKSUM_BYTES, CHECKSUM_BYTES + 5] {
             let mut damaged = stored[0].to_vec();
             damaged[at] ^= 1;

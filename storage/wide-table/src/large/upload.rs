@@ -9,12 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_backend::{RowChange, WRITE_BYTES_MAX};
 use tideline_log::fail_points::around;
-use tideline_model::{KeyRange, TableId};
+use tideline_model::{ColumnCompression, KeyRange, TableId};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     CHECKSUM_BYTES, Header, LARGE_BYTES_MAX, LargeKind, LargeValue, PIECE_BYTES, checksum_of, header_key,
-    partition, piece_key, pieces_of,
+    partition, piece_key, pieces_of, put_piece,
 };
 use crate::error::{Result, WideError};
 use crate::mutation::ColumnName;
@@ -37,6 +37,8 @@ pub struct LargeUpload {
     header: Header,
     id: u64,
     kind: LargeKind,
+    /// Compression of the column. Pieces have a form byte unless it is `Auto`.
+    compression: ColumnCompression,
     /// Stored form of the piece that is being filled: space for the checksum, then the content so far.
     piece: Vec<u8>,
     /// Complete pieces that are not written yet.
@@ -125,6 +127,7 @@ impl WideStore {
             },
             id,
             kind,
+            compression: rules.codecs.of(column),
             piece: vec![0; CHECKSUM_BYTES],
             waiting: Vec::new(),
             pieces: 0,
@@ -193,6 +196,7 @@ impl LargeUpload {
             bytes: self.bytes,
             checksum: self.hash.digest(),
             is_cut: false,
+            has_forms: !self.compression.is_auto(),
         })
     }
 
@@ -218,8 +222,12 @@ impl LargeUpload {
     fn end_piece(&mut self) {
         let mut piece = std::mem::replace(&mut self.piece, Vec::with_capacity(CHECKSUM_BYTES + PIECE_BYTES));
         self.piece.resize(CHECKSUM_BYTES, 0);
-        let checksum = checksum_of(self.id, self.pieces, &piece[CHECKSUM_BYTES..]);
-        piece[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        if self.compression.is_auto() {
+            let checksum = checksum_of(self.id, self.pieces, &piece[CHECKSUM_BYTES..]);
+            piece[..CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        } else {
+            piece = put_piece(self.id, self.pieces, &piece[CHECKSUM_BYTES..], self.compression);
+        }
         self.waiting.push(RowChange {
             key: piece_key(self.id, self.pieces),
             value: Some(piece.into()),

@@ -2,6 +2,7 @@
 
 mod archived;
 mod blocks;
+mod codecs;
 mod database;
 mod groups;
 mod indexes;

@@ -27,7 +27,7 @@ pub(crate) struct WideArguments {
     /// bucket 16 of at', 'back reverse phone string', 'who splice school string, card u64 8' (padded to 8 digits).
     #[arg(help_heading = "Rows", long = "key", value_name = "COLUMN")]
     keys: Vec<String>,
-    /// Declared column of a wide table or of the messages of a feed table as 'NAME TYPE', such as 'total decimal' or 'seen_* timestamp'; may be repeated
+    /// Declared column of a wide table or of the messages of a feed table as 'NAME TYPE', such as 'total decimal' or 'seen_* timestamp'; texts, bytes and JSON can have a compression, such as 'note string zstd'; may be repeated
     #[arg(help_heading = "Rows", long = "column", value_name = "COLUMN")]
     columns: Vec<String>,
     /// Group of columns that are stored apart from the others as 'NAME COLUMN…', such as 'texts description picture_*';
@@ -182,12 +182,18 @@ impl WideArguments {
 
     /// Returns the settings that wide tables and feed tables have: the declared columns and the time-to-live.
     fn shared_settings(&self) -> Result<Map<String, Value>> {
-        let columns = self.columns.iter().map(|text| {
-            let column = text.split_once(char::is_whitespace);
-            column
-                .map(|(name, of)| json!({"name": name, "type": of.trim()}))
-                .ok_or_else(|| CliError::usage(format!("--column {text:?}: expected 'NAME TYPE'")))
-        });
+        let columns =
+            self.columns
+                .iter()
+                .map(|text| match text.split_whitespace().collect::<Vec<&str>>()[..] {
+                    [name, of] => Ok(json!({"name": name, "type": of})),
+                    [name, of, compression] => {
+                        Ok(json!({"name": name, "type": of, "compression": compression}))
+                    }
+                    _ => Err(CliError::usage(format!(
+                        "--column {text:?}: expected 'NAME TYPE' or 'NAME TYPE COMPRESSION'"
+                    ))),
+                });
         let columns = columns.collect::<Result<Vec<Value>>>()?;
         let mut settings = Map::new();
         if !columns.is_empty() {
@@ -307,11 +313,8 @@ fn key_text(column: &Value) -> String {
 
 /// Formats the name and the type of a column.
 fn typed(column: &Value) -> String {
-    format!(
-        "{} {}",
-        output::member(column, "name"),
-        output::member(column, "type")
-    )
+    let words = ["name", "type", "compression"].map(|member| output::member(column, member));
+    words.join(" ").trim_end().to_owned()
 }
 
 /// Parses a key column; `None` if it has none of the forms.

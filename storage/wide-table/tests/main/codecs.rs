@@ -1,0 +1,460 @@
+//! Columns with a compression of their own: what is stored, and that reads return the same rows in every place.
+//!
+//! The texts are paragraphs of the guide.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::{
+    Backend, Direction, ManifestKind, PageLimit, PartRef, Partition, Row, RowChange, Stamp,
+};
+use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::parse_part_name;
+use tideline_log::SHARD;
+use tideline_model::{ColumnCompression, Durability, KeyRange, SystemClock, TableId, TableSpec, Tier};
+use tideline_testkit::{Random, seed};
+use tideline_wide_table::check::{JournalChanges, StoredParts, check_rows};
+use tideline_wide_table::survey::{ColumnSize, RowSurvey};
+use tideline_wide_table::{
+    Action, CellValue, Column, LARGE_BYTES_MIN, LargeKind, MoveEnd, Mutation, PIECE_BYTES, RowOutcome,
+    RowWrite, Update, ValueToCut, check_large,
+};
+
+use super::database::*;
+
+const SINGLES: u16 = 0;
+const BLOCKS: u16 = 2;
+const DICTIONARIES: u16 = 3;
+/// Id under which the pieces are stored.
+const PIECES: TableId = TableId(900);
+
+type Rows = BTreeMap<String, BTreeMap<&'static str, CellValue<'static>>>;
+
+/// Returns the settings of a table whose columns have these compressions.
+fn spec_with(columns: &[(&str, ColumnCompression)]) -> TableSpec {
+    let mut spec = spec(2);
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    wide.large_values = Some(PIECES.0);
+    wide.cut_values = true;
+    for (name, compression) in columns {
+        let column = serde_json::json!({"name": name, "type": "string", "compression": compression});
+        wide.columns
+            .push(serde_json::from_value(column).expect("a valid column"));
+    }
+    spec
+}
+
+fn all() -> TableSpec {
+    spec_with(&[
+        ("text", ColumnCompression::Zstd),
+        ("noise", ColumnCompression::None),
+        ("note", ColumnCompression::Lz4),
+    ])
+}
+
+fn open(backend: &Arc<dyn Backend>, spec: TableSpec) -> Database {
+    let settings = tideline_wide_table::Settings {
+        block_bytes: 8 << 10,
+        ..settings()
+    };
+    Database::open_at(Arc::clone(backend), Arc::new(SystemClock), spec, settings)
+}
+
+fn paragraphs() -> Vec<&'static str> {
+    let pages = [
+        include_str!("../../../../docs/rows.md"),
+        include_str!("../../../../docs/row-examples.md"),
+        include_str!("../../../../docs/queries.md"),
+        include_str!("../../../../docs/feeds.md"),
+        include_str!("../../../../docs/jobs.md"),
+    ];
+    let paragraphs = pages.into_iter().flat_map(|page| page.split("\n\n"));
+    paragraphs.filter(|text| text.len() > 200).collect()
+}
+
+fn noise(random: &mut Random, bytes: usize) -> CellValue<'static> {
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes());
+    CellValue::Binary(words.take(bytes).collect::<Vec<u8>>().into())
+}
+
+fn text(text: &str) -> CellValue<'static> {
+    CellValue::String(text.to_owned().into())
+}
+
+impl Database {
+    fn set_values(&self, writes: &[(String, Vec<(&'static str, CellValue<'static>)>)], rows: &mut Rows) {
+        for chunk in writes.chunks(200) {
+            let writes: Vec<RowWrite<'_>> = chunk
+                .iter()
+                .map(|(key, values)| {
+                    let time = self.store.next_version();
+                    let columns = values
+                        .iter()
+                        .map(|(name, value)| Column::with(named(name), time, value.clone()));
+                    let update = Update {
+                        columns: columns.collect(),
+                        ..Update::default()
+                    };
+                    write_of(key, time, Action::Update(update))
+                })
+                .collect();
+            self.write(&writes);
+        }
+        for (key, values) in writes {
+            rows.entry(key.clone())
+                .or_default()
+                .extend(values.iter().cloned());
+        }
+    }
+
+    fn assert_rows(&self, rows: &Rows, place: &str) {
+        let newest = |row: &Mutation<'static>| -> BTreeMap<String, CellValue<'static>> {
+            let columns = row.columns.iter();
+            let columns = columns.map(|column| {
+                let name = match &column.name {
+                    tideline_wide_table::ColumnName::Named(name) => name.to_string(),
+                    tideline_wide_table::ColumnName::Declared(number) => number.to_string(),
+                };
+                (name, column.versions[0].value.clone())
+            });
+            columns.collect()
+        };
+        let owned = |values: &BTreeMap<&'static str, CellValue<'static>>| {
+            let values = values.iter();
+            values
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect()
+        };
+        for direction in [Direction::Ascending, Direction::Descending] {
+            let mut found = self.rows(KeyRange::ALL, direction, 97);
+            if direction == Direction::Descending {
+                found.reverse();
+            }
+            assert_eq!(found.len(), rows.len(), "{place}");
+            for ((key, row), (expected, values)) in found.iter().zip(rows) {
+                let values: BTreeMap<String, CellValue<'static>> = owned(values);
+                assert_eq!(key[..], *expected.as_bytes(), "{place}");
+                assert!(newest(row) == values, "{place}: row {expected:?} differs");
+            }
+        }
+        for (key, values) in rows.iter().step_by(41) {
+            let row = self.row(key.as_bytes()).expect("the row exists");
+            let values: BTreeMap<String, CellValue<'static>> = owned(values);
+            assert!(newest(&row) == values, "{place}: row {key:?} differs");
+        }
+    }
+
+    fn survey(&self) -> RowSurvey {
+        let spec = spec(1).wide.expect("a wide table");
+        let layout = KeyLayout::new(&spec.key, false).expect("a valid key");
+        let mut survey = self.store.begin_survey(TABLE, layout).expect("it begins");
+        while !self.store.survey_step(&mut survey).expect("it is read").is_done {}
+        survey.finish()
+    }
+}
+
+fn part_of(backend: &dyn Backend, table: TableId) -> PartRef {
+    let rows = backend.manifest(SHARD).expect("it is read").rows;
+    let parts = rows.into_iter().filter_map(|row| {
+        let detail: serde_json::Value = serde_json::from_slice(&row.detail).ok()?;
+        let is_part = detail["table"] == table.0 && parse_part_name(&row.name).is_some();
+        is_part.then(|| PartRef {
+            part: parse_part_name(&row.name).expect("a part"),
+            table,
+            tier: match detail["tier"] == "cold" {
+                true => Tier::Cold,
+                false => Tier::Hot,
+            },
+        })
+    });
+    parts.last().expect("the table has a part")
+}
+
+fn stored(backend: &dyn Backend, table: TableId, bucket: u16) -> Vec<Row> {
+    let limit = PageLimit {
+        rows_max: 100_000,
+        bytes_max: 1 << 26,
+    };
+    let partition = Partition::part(part_of(backend, table), bucket);
+    let page = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit);
+    page.expect("it is read").rows
+}
+
+fn size_of(survey: &RowSurvey, name: &'static str) -> ColumnSize {
+    let found = survey.columns.iter().find(|size| size.name == named(name));
+    found.cloned().expect("the column was measured")
+}
+
+fn findings(backend: &dyn Backend) -> Vec<String> {
+    let parts = StoredParts::read(backend).expect("they are read");
+    let journal = JournalChanges::default();
+    let checked = check_rows(backend, &parts, TABLE, &journal, &|_| Ok(()));
+    checked.expect("they are checked").findings
+}
+
+/// Writes rows with texts, noise and notes, some of them in several writes, and flushes them three times.
+fn fill(database: &Database, random: &mut Random, rows: &mut Rows) {
+    let paragraphs = paragraphs();
+    for round in 0..3 {
+        let mut writes = Vec::new();
+        for number in 0..700 {
+            let key = encoded(&format!("k{number:04}{round}"));
+            let mut values = vec![
+                ("text", text(random.of(&paragraphs))),
+                ("noise", noise(random, 300)),
+                (
+                    "note",
+                    text("seen, and seen again, and seen once more, and then again, and so on"),
+                ),
+            ];
+            if number % 3 == 0 {
+                values.truncate(2);
+            }
+            if number % 100 == 0 {
+                values = vec![("text", text("")), ("a", CellValue::I64(number))];
+            }
+            writes.push((key, values));
+        }
+        database.set_values(&writes, rows);
+        // Rows with columns of several times.
+        let later = writes.iter().step_by(7).map(|(key, _)| {
+            let note = text(&format!("{} changed", random.of(&paragraphs)));
+            (key.clone(), vec![("text", note)])
+        });
+        database.set_values(&later.collect::<Vec<_>>(), rows);
+        database.flush();
+    }
+    let mut rest = Some(KeyRange::ALL);
+    while let Some(range) = rest {
+        let step = database.store.pack_range(TABLE, 0, &range).expect("it is packed");
+        rest = step.next.map(|start| KeyRange { start, end: None });
+    }
+}
+
+#[test]
+fn texts_become_small_and_noise_stays_as_it_is() {
+    let seed = seed("texts_become_small_and_noise_stays_as_it_is");
+    every_backend(|backend| {
+        let backend = backend();
+        let (mut random, mut rows) = (Random::new(seed), Rows::new());
+        let database = open(&backend, all());
+        fill(&database, &mut random, &mut rows);
+        database.assert_rows(&rows, "in the hot tier");
+        assert!(stored(&*backend, TABLE, SINGLES).len() < 60);
+        assert_eq!(
+            stored(&*backend, TABLE, DICTIONARIES).len(),
+            1,
+            "one column has a dictionary"
+        );
+        let survey = database.survey();
+        let (texts, noise, notes) = (
+            size_of(&survey, "text"),
+            size_of(&survey, "noise"),
+            size_of(&survey, "note"),
+        );
+        assert!(texts.stored_bytes * 3 < texts.bytes, "{texts:?}");
+        assert!(notes.stored_bytes * 5 < notes.bytes, "{notes:?}");
+        let ratio = noise.stored_bytes as f64 / noise.bytes as f64;
+        assert!((0.9..1.05).contains(&ratio), "{noise:?}");
+        // The contents that are not compressed can be found in the blocks.
+        let of_row = rows.values().find_map(|values| match values.get("noise") {
+            Some(CellValue::Binary(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        });
+        let of_row = of_row.expect("a row has noise");
+        let blocks = stored(&*backend, TABLE, BLOCKS);
+        let has = |block: &Row| block.value.windows(of_row.len()).any(|bytes| bytes == of_row);
+        assert!(blocks.iter().any(has));
+        assert_eq!(findings(&*backend), Vec::<String>::new());
+
+        drop(database);
+        let database = open(&backend, all());
+        database.assert_rows(&rows, "after a restart");
+        let moved = database.store.move_table_part(
+            &database.threads,
+            (TABLE, 0),
+            Tier::Cold,
+            &mut |_, _| Ok(None),
+            &mut |_| ControlFlow::Continue(()),
+        );
+        assert!(matches!(moved.expect("it is moved"), MoveEnd::Moved(_)));
+        database.assert_rows(&rows, "in the cold tier");
+        assert_eq!(
+            stored(&*backend, TABLE, DICTIONARIES).len(),
+            1,
+            "the dictionary was copied"
+        );
+        assert_eq!(findings(&*backend), Vec::<String>::new());
+
+        // Other settings apply to later blocks only.
+        database.change_wide(|wide| {
+            for column in &mut wide.columns {
+                column.compression = ColumnCompression::Auto;
+            }
+        });
+        database.assert_rows(&rows, "with other settings");
+        fill(&database, &mut random, &mut rows);
+        database.assert_rows(&rows, "with blocks of both kinds");
+        drop(database);
+    });
+}
+
+#[test]
+fn a_table_with_codecs_has_a_later_format() {
+    for (has_codecs, format) in [(false, 16), (true, 18)] {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+        let mut spec = all();
+        spec.wide.as_deref_mut().expect("a wide table").codecs = has_codecs;
+        drop(open(&backend, spec));
+        let rows = backend.manifest(SHARD).expect("it is read").rows;
+        let table = rows.iter().find(|row| row.kind == ManifestKind::Table);
+        let detail: serde_json::Value =
+            serde_json::from_slice(&table.expect("a table").detail).expect("valid settings");
+        assert_eq!(detail["format"], format);
+    }
+}
+
+#[test]
+fn a_missing_or_damaged_dictionary_is_reported() {
+    let seed = seed("a_missing_or_damaged_dictionary_is_reported");
+    every_backend(|backend| {
+        let backend = backend();
+        let (mut random, mut rows) = (Random::new(seed), Rows::new());
+        let database = open(&backend, all());
+        fill(&database, &mut random, &mut rows);
+        drop(database);
+        let dictionary = stored(&*backend, TABLE, DICTIONARIES).remove(0);
+        let mut damaged = dictionary.value.to_vec();
+        damaged[1_000] ^= 1;
+        for (stamp, value) in [(0, Some(Bytes::from(damaged))), (1, None)] {
+            let change = RowChange {
+                key: dictionary.key.clone(),
+                value,
+            };
+            let partition = Partition::part(part_of(&*backend, TABLE), DICTIONARIES);
+            let written = backend.write(
+                partition,
+                &[change],
+                Stamp(u64::MAX / 2 + stamp),
+                Durability::Synced,
+            );
+            written.expect("it is written");
+            let found = findings(&*backend);
+            assert!(
+                found.iter().any(|finding| finding.contains("dictionary")),
+                "{found:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn pieces_are_compressed_as_their_column_specifies() {
+    let seed = seed("pieces_are_compressed_as_their_column_specifies");
+    every_backend(|backend| {
+        let backend = backend();
+        let mut random = Random::new(seed);
+        let database = open(&backend, all());
+        let paragraphs = paragraphs();
+        let mut long = String::new();
+        while long.len() < PIECE_BYTES + LARGE_BYTES_MIN {
+            long.push_str(random.of(&paragraphs));
+        }
+        let mut sizes = BTreeMap::new();
+        for column in ["text", "noise", "note", "other"] {
+            let name = named(column);
+            let value = text(&long);
+            // A value of an ordinary write.
+            let key = encoded(&format!("cut {column}"));
+            let to_cut = ValueToCut {
+                key: key.as_bytes(),
+                column: &name,
+                value: &value,
+            };
+            let before = bytes_of(&stored_pieces(&*backend));
+            let cut = database
+                .store
+                .cut_values(TABLE, &[to_cut])
+                .expect("it is stored")
+                .remove(0);
+            let cut = cut.expect("the part can be written");
+            write_large(&database, &key, column, CellValue::Large(cut.value()));
+            let after_cut = bytes_of(&stored_pieces(&*backend));
+            // A value of a request of its own.
+            let key = encoded(&format!("streamed {column}"));
+            let upload = database
+                .store
+                .begin_large(TABLE, key.as_bytes(), &name, LargeKind::Text);
+            let mut upload = upload.expect("it begins");
+            for part in long.as_bytes().chunks(100_001) {
+                upload.write(part).expect("it is written");
+            }
+            let streamed = upload.finish().expect("it is complete");
+            write_large(&database, &key, column, CellValue::Large(streamed));
+            upload.kept();
+            let reader = database.store.read_large(TABLE, key.as_bytes(), streamed);
+            let reader = reader.expect("it is read").expect("it exists");
+            let mut read = Vec::new();
+            while read.len() < long.len() {
+                read.extend_from_slice(&reader.at(read.len() as u64).expect("it is read"));
+            }
+            assert!(read == long.as_bytes(), "{column}");
+            assert!(
+                reader.at(PIECE_BYTES as u64 + 7).expect("it is read")[..]
+                    == long.as_bytes()[PIECE_BYTES + 7..]
+            );
+            let after = bytes_of(&stored_pieces(&*backend));
+            sizes.insert(column, (after_cut - before, after - after_cut));
+        }
+        let plain = long.len();
+        let (cut, streamed) = sizes["text"];
+        assert!(cut * 3 < plain * 2 && streamed * 3 < plain * 2, "{sizes:?}");
+        assert!(sizes["note"].1 < plain && sizes["note"].1 > streamed, "{sizes:?}");
+        assert!(
+            sizes["noise"].0 >= plain && sizes["noise"].1 >= plain,
+            "{sizes:?}"
+        );
+        assert!(sizes["other"].0 < plain && sizes["other"].1 >= plain, "{sizes:?}");
+        assert!(cut < sizes["other"].0, "{sizes:?}");
+        database.flush();
+        drop(database);
+        let parts = StoredParts::read(&*backend).expect("they are read");
+        let checked = check_large(&*backend, &parts, TABLE, &JournalChanges::default());
+        let checked = checked.expect("they are checked");
+        assert_eq!((checked.rows, checked.findings), (8, Vec::new()));
+    });
+}
+
+fn write_large(database: &Database, key: &str, column: &'static str, value: CellValue<'static>) {
+    let time = database.store.next_version();
+    let update = Update {
+        columns: vec![Column::with(named(column), time, value)],
+        ..Update::default()
+    };
+    let written = database.write_one(write_of(key, time, Action::Update(update)));
+    assert_eq!(written, RowOutcome::Written(None));
+}
+
+fn stored_pieces(backend: &dyn Backend) -> Vec<Row> {
+    let has_part = backend
+        .manifest(SHARD)
+        .expect("it is read")
+        .rows
+        .iter()
+        .any(|row| {
+            let detail: serde_json::Value = serde_json::from_slice(&row.detail).unwrap_or_default();
+            detail["table"] == PIECES.0
+        });
+    match has_part {
+        true => stored(backend, PIECES, 0),
+        false => Vec::new(),
+    }
+}
+
+fn bytes_of(rows: &[Row]) -> usize {
+    rows.iter().map(|row| row.value.len()).sum()
+}
