@@ -263,6 +263,7 @@ impl FeedSettings {
                 archive: parts.archive,
             }),
             groups: Vec::new(),
+            limits: Vec::new(),
         };
         let rows = rows.into_spec()?;
         let messages = MessageSettings {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder,
-    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowTtl, TableSpec, TtlScope, WideSpec,
+    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowLimit, RowTtl, TableSpec, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -64,6 +64,50 @@ pub struct WideSettings {
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroup>,
+    /// Limits of the rates at which rows are read and written, at most 8: one for the table, and one per age of parts.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RowRateLimit>,
+}
+
+/// Limit of the rates at which rows are read and written. A row counts once per started 4 KiB, against the limit of the
+/// table and against the limit of the highest age that its part has reached. Up to 5 s of the rate can be used ahead;
+/// beyond it, requests are refused with 429 `rate_limited` and `Retry-After`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"older_than": "30d", "reads_per_second": 500}))]
+pub struct RowRateLimit {
+    /// Minimum time between the end of a part and now; only for a table that is divided into parts. The limit applies to
+    /// all parts of this age together. Default: the limit applies to the whole table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<DurationText>,
+    /// Maximum number of reads per second, at least 1. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_per_second: Option<u64>,
+    /// Maximum number of writes per second, at least 1. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_per_second: Option<u64>,
+}
+
+impl RowRateLimit {
+    /// Converts the limit to a [`RowLimit`].
+    pub fn into_spec(self) -> RowLimit {
+        RowLimit {
+            older_than: self.older_than.map(|DurationText(nanos)| nanos),
+            reads_per_second: self.reads_per_second,
+            writes_per_second: self.writes_per_second,
+        }
+    }
+}
+
+impl From<&RowLimit> for RowRateLimit {
+    fn from(limit: &RowLimit) -> Self {
+        Self {
+            older_than: limit.older_than.map(DurationText),
+            reads_per_second: limit.reads_per_second,
+            writes_per_second: limit.writes_per_second,
+        }
+    }
 }
 
 /// Group of columns that are stored apart from the other columns of their rows. A change of other columns does not
@@ -250,6 +294,9 @@ pub struct WideChanges {
     /// Changes of the division into parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsChanges>,
+    /// Limits of the rates at which rows are read and written; they replace all limits of the table. `[]`: no limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Vec<RowRateLimit>>,
 }
 
 /// Settings of the rows of a wide table.
@@ -275,6 +322,9 @@ pub struct WideView {
     /// Groups of columns that are stored apart; missing without groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroup>,
+    /// Limits of the rates at which rows are read and written; missing without limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RowRateLimit>,
 }
 
 /// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
@@ -523,6 +573,7 @@ impl WideSettings {
             large_values: None,
             cut_values: false,
             codecs: false,
+            limits: self.limits.into_iter().map(RowRateLimit::into_spec).collect(),
             groups: self.groups.into_iter().map(ColumnGroup::into_spec).collect(),
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
                 after,
@@ -562,6 +613,9 @@ impl WideChanges {
             let column =
                 column.ok_or_else(|| format!("wide.compression: column {name:?} is not declared"))?;
             column.compression = compression;
+        }
+        if let Some(limits) = self.limits {
+            spec.limits = limits.into_iter().map(RowRateLimit::into_spec).collect();
         }
         if let Some(max_versions) = self.max_versions {
             spec.max_versions = max_versions;
@@ -648,6 +702,7 @@ impl From<&WideSpec> for WideView {
             ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
             parts: spec.parts.as_ref().map(PartsSettings::from),
             groups: spec.groups.iter().map(ColumnGroup::from).collect(),
+            limits: spec.limits.iter().map(RowRateLimit::from).collect(),
         }
     }
 }

@@ -6,6 +6,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::column_use::TableColumnUse;
 use crate::growth::Growth;
 use crate::hot_ranges::HotRanges;
+use crate::row_limits::RowRates;
 use crate::row_load::RowLoad;
 
 /// Activity of one table.
@@ -20,6 +21,8 @@ pub(crate) struct Activity {
     pub(crate) hot_ranges: HotRanges,
     /// Rows of a wide table written and read in the last minute.
     pub(crate) row_load: RowLoad,
+    /// Use of the limits of the rates of a wide table.
+    pub(crate) row_rates: RowRates,
     /// Reads and updates of the columns of a wide table.
     pub(crate) column_use: Mutex<TableColumnUse>,
 }

@@ -41,6 +41,8 @@ pub enum ErrorKind {
     KeyReused,
     /// Too much load. Nothing was done; retry later.
     Overloaded,
+    /// The rate that a table allows is used up. Nothing was done; retry later.
+    RateLimited,
     /// The disk is full or nearly full. Nothing was done; retry later.
     DiskFull,
     /// The service is temporarily unavailable. The outcome of a write may be unknown. Repeating the write is safe if
@@ -240,6 +242,24 @@ pub enum EngineError {
     /// Files to attach belong to another table.
     #[error("{0}")]
     Attached(String),
+    /// The rate of reads or writes that a table allows is used up.
+    #[error(
+        "table {table}: the limit of {rate} {what} per second of {of} is used up; repeat the request after {} s, or change \
+         wide.limits",
+        retry_after.as_secs() + 1
+    )]
+    RateLimited {
+        /// The table.
+        table: TableName,
+        /// Kind of access: `reads` or `writes`.
+        what: &'static str,
+        /// Rows that the limit applies to.
+        of: String,
+        /// Accesses per second.
+        rate: u64,
+        /// Time after which the access is allowed if no other request uses the rate.
+        retry_after: Duration,
+    },
     /// Free space is below the watermark.
     #[error(
         "disk is nearly full: {free_bytes} bytes are free, {watermark_bytes} must be; writes resume \
@@ -297,6 +317,7 @@ impl EngineError {
             Self::KeyReused(_) => ErrorKind::KeyReused,
             Self::ClockInDoubt => ErrorKind::Unavailable,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
+            Self::RateLimited { .. } => ErrorKind::RateLimited,
         }
     }
 
@@ -305,7 +326,7 @@ impl EngineError {
         let kind = self.kind();
         matches!(
             kind,
-            ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
+            ErrorKind::Overloaded | ErrorKind::RateLimited | ErrorKind::DiskFull | ErrorKind::Unavailable
         ) || matches!(
             self,
             Self::RequestRunning | Self::AttachRunning | Self::FeedDeleting(_) | Self::MessageRunning(_)
@@ -321,6 +342,7 @@ impl EngineError {
                 Some(*retry_after)
             }
             Self::DiskFull { .. } => Some(Duration::from_secs(5)),
+            Self::RateLimited { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs() + 1)),
             Self::ClockInDoubt => Some(CLOCK_WAIT),
             _ => self.is_retryable().then_some(Duration::from_secs(1)),
         }

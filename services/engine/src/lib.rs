@@ -121,6 +121,7 @@ pub mod parts_preview;
 pub mod points;
 pub mod resolve;
 pub mod row_archives;
+pub mod row_limits;
 pub mod row_load;
 pub mod row_search;
 pub mod row_surveys;

@@ -38,7 +38,7 @@ const RISING_SAMPLES_MIN: usize = 8;
 const PARTITIONS_MAX: usize = 20;
 
 /// Kind of access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RowAccess {
     /// Rows written.
     Write,

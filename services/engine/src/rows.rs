@@ -36,6 +36,8 @@ use crate::write::{IdempotentRequest, RunningRequest};
 const PAGE_ROWS: usize = 500;
 /// Bytes after which a page of a range ends.
 const PAGE_BYTES: usize = 1 << 20;
+/// No part of a table.
+const NO_PARTS: PartNumbers = PartNumbers::new(1, 0);
 /// Minimum number of rows that a merged scan reads from each bucket in one page.
 const BUCKET_ROWS_MIN: usize = 8;
 
@@ -192,12 +194,14 @@ impl Engine {
             is_whole: options.is_whole,
         };
         if table.layout().generated().is_some() {
+            self.admit_range(table, RowAccess::Write, &KeyRange::ALL, &NO_PARTS)?;
             let (writes, written) = rows.write_generated(threads, id, make, &options, &remember)?;
-            self.note_writes(table, &writes);
+            self.note_writes(table, &writes)?;
             return Ok((writes, written));
         }
         let writes = make(&mut || self.next_version())?;
-        self.note_writes(table, &writes);
+        self.admit_rows(table, RowAccess::Write, writes.iter().map(|write| &write.key[..]))?;
+        self.note_writes(table, &writes)?;
         let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
         let written = rows.write(threads, id, &writes, &options, &remember)?;
         Ok((writes, written))
@@ -227,14 +231,18 @@ impl Engine {
             ..WriteOptions::default()
         };
         let (writes, begun) = match table.layout().generated().is_some() {
-            true => rows.begin_generated(threads, id, make, &options, &|_, _| None)?,
+            true => {
+                self.admit_range(table, RowAccess::Write, &KeyRange::ALL, &NO_PARTS)?;
+                rows.begin_generated(threads, id, make, &options, &|_, _| None)?
+            }
             false => {
                 let writes = make(&mut || self.next_version())?;
+                self.admit_rows(table, RowAccess::Write, writes.iter().map(|write| &write.key[..]))?;
                 let begun = rows.begin(threads, id, &writes, &options, &|_| None)?;
                 (writes, begun)
             }
         };
-        self.note_writes(table, &writes);
+        self.note_writes(table, &writes)?;
         Ok(BegunRows {
             writes,
             outcomes: begun.outcomes,
@@ -251,11 +259,12 @@ impl Engine {
         Ok(current(self.store.threads().wait(commit.0))?)
     }
 
-    fn note_writes(&self, table: &WideTable, writes: &[RowWrite<'_>]) {
+    fn note_writes(&self, table: &WideTable, writes: &[RowWrite<'_>]) -> Result<()> {
         self.note_rows(table, RowAccess::Write, writes.len(), |number| {
             &writes[number].key
         });
         self.note_column_updates(table, writes);
+        self.charge_writes(table, writes)
     }
 
     /// Deletes all rows of ranges: in one journal entry, or page by page if the table has indexes.
@@ -270,6 +279,9 @@ impl Engine {
         durability: Option<Durability>,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<()> {
+        for range in ranges {
+            self.admit_range(table, RowAccess::Write, range, &ALL_PARTS)?;
+        }
         // A delete frees space, so it is not refused while the disk is nearly full.
         let durability = durability.unwrap_or(table.table().spec().durability);
         let id = table.table().points().id();
@@ -298,13 +310,16 @@ impl Engine {
         key: &[u8],
         groups: GroupSet,
     ) -> Result<Option<StoredRow>> {
+        self.admit_rows(table, RowAccess::Read, std::iter::once(key))?;
         self.note_rows(table, RowAccess::Read, 1, |_| key);
         let id = table.table().points().id();
         let mut read = || self.rows.row_of_groups(id, key, groups);
-        match read()? {
-            Some(row) => Ok(self.rows.whole(id, row, &|_| true, &mut read)?),
-            None => Ok(None),
-        }
+        let row = match read()? {
+            Some(row) => self.rows.whole(id, row, &|_| true, &mut read)?,
+            None => None,
+        };
+        self.charge_read(table, key, row.as_ref().map_or(0, StoredRow::bytes))?;
+        Ok(row)
     }
 
     /// Returns some columns of a row by its stored key; `None` if the row does not exist.
@@ -318,9 +333,12 @@ impl Engine {
         key: &[u8],
         span: &ColumnSpan<'_>,
     ) -> Result<Option<ColumnPage>> {
+        self.admit_rows(table, RowAccess::Read, std::iter::once(key))?;
         self.note_rows(table, RowAccess::Read, 1, |_| key);
         let id = table.table().points().id();
-        let Some(ColumnPage { row, mut has_more }) = self.rows.columns(id, key, span)? else {
+        let found = self.rows.columns(id, key, span)?;
+        self.charge_read(table, key, found.as_ref().map_or(0, |page| page.row.bytes()))?;
+        let Some(ColumnPage { row, mut has_more }) = found else {
             return Ok(None);
         };
         let whole = self.rows.whole(id, row, &|_| true, &mut || {
@@ -530,10 +548,14 @@ impl RowScan<'_> {
                 _ => None,
             })
         };
+        self.engine
+            .admit_rows(&self.table, RowAccess::Read, std::iter::once(&key[..]))?;
         let row = match covered {
             Some(row) => Some(row),
             None => read()?,
         };
+        let bytes = row.as_ref().map_or(0, StoredRow::bytes);
+        self.engine.charge_read(&self.table, &key, bytes)?;
         match row {
             Some(row) => Ok(self
                 .engine
@@ -572,6 +594,10 @@ impl RowScan<'_> {
                     bytes_max: PAGE_BYTES,
                 };
                 let of = (&self.parts, self.groups);
+                if self.path.index().is_none() {
+                    self.engine
+                        .admit_range(&self.table, RowAccess::Read, &range, &self.parts.numbers)?;
+                }
                 let page = self
                     .engine
                     .rows
@@ -583,6 +609,7 @@ impl RowScan<'_> {
                         .note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
                             &rows[number].key
                         });
+                    self.engine.charge_reads(&self.table, rows)?;
                 }
                 cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
                 cursor.rest = page.next;

@@ -195,6 +195,7 @@ impl Engine {
             groups: Vec::new(),
             cut_values: false,
             codecs: false,
+            limits: Vec::new(),
         };
         let spec = TableSpec {
             model: TableModel::Wide,

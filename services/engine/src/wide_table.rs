@@ -27,6 +27,8 @@ pub const COLUMNS_MAX: usize = 10_000;
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 /// Maximum number of column names and name prefixes of a column group.
 const GROUP_COLUMNS_MAX: usize = 1_000;
+/// Maximum number of limits of the rates of reads and writes.
+const LIMITS_MAX: usize = 8;
 /// Maximum number of versions that a table keeps per column.
 pub const VERSIONS_MAX: u32 = 1_000;
 
@@ -401,6 +403,7 @@ impl Engine {
         }
         check_columns(wide)?;
         check_groups(wide, before)?;
+        check_limits(wide)?;
         number_columns(wide, before)?;
         check_searches(wide, self.settings.tables.search_indexes_max)?;
         self.check_indexes(wide)
@@ -533,6 +536,50 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
             return refuse(format!("column {name:?} has the name of a key column"));
         }
         check_compression(column)?;
+    }
+    Ok(())
+}
+
+/// Checks the limits of the rates of reads and writes.
+fn check_limits(wide: &WideSpec) -> Result<()> {
+    let refuse = |what: String| Err(EngineError::Invalid(what));
+    if wide.limits.len() > LIMITS_MAX {
+        return Err(EngineError::OverLimit {
+            what: "number of limits in wide.limits",
+            limit: LIMITS_MAX as u64,
+            actual: wide.limits.len() as u64,
+        });
+    }
+    for (number, limit) in wide.limits.iter().enumerate() {
+        if limit.older_than.is_some_and(|age| age <= 0) {
+            return refuse(
+                "wide.limits: older_than must be longer than 0s; omit it to limit the whole table".into(),
+            );
+        }
+        if limit.older_than.is_some() && wide.parts.is_none() {
+            return refuse(
+                "wide.limits: older_than needs a table that is divided into parts; omit it to limit the whole table".into(),
+            );
+        }
+        if wide.limits[..number]
+            .iter()
+            .any(|other| other.older_than == limit.older_than)
+        {
+            return refuse(match limit.older_than {
+                Some(age) => format!(
+                    "wide.limits has two limits with older_than {}",
+                    format_duration(age)
+                ),
+                None => "wide.limits has two limits without older_than".into(),
+            });
+        }
+        let rates = [limit.reads_per_second, limit.writes_per_second];
+        if rates == [None; 2] || rates.contains(&Some(0)) {
+            return refuse(
+                "wide.limits: give reads_per_second or writes_per_second, or both; each must be at least 1"
+                    .into(),
+            );
+        }
     }
     Ok(())
 }

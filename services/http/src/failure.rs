@@ -242,6 +242,7 @@ pub(crate) fn status(code: ErrorCode, dialect: Dialect) -> StatusCode {
         (ErrorCode::TooManyTimelines, InfluxV1 | RemoteWrite | SampleImport | Otlp(_)) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        (ErrorCode::RateLimited, _) => StatusCode::TOO_MANY_REQUESTS,
         (ErrorCode::Overloaded | ErrorCode::Unavailable, _) => StatusCode::SERVICE_UNAVAILABLE,
         (ErrorCode::DiskFull, Native) => StatusCode::INSUFFICIENT_STORAGE,
         (ErrorCode::DiskFull, _) => StatusCode::SERVICE_UNAVAILABLE,
@@ -277,7 +278,7 @@ fn influx_v2_code(code: ErrorCode) -> &'static str {
         | ErrorCode::OverBudget
         | ErrorCode::PlanRefused
         | ErrorCode::WrongModel => "unprocessable entity",
-        ErrorCode::TooManyTimelines => "too many requests",
+        ErrorCode::TooManyTimelines | ErrorCode::RateLimited => "too many requests",
         ErrorCode::Conflict
         | ErrorCode::BodyTooSlow
         | ErrorCode::Overloaded
@@ -309,6 +310,7 @@ fn prometheus_error_type(code: ErrorCode) -> &'static str {
         ErrorCode::Conflict => "canceled",
         ErrorCode::OverBudget => "execution",
         ErrorCode::TooManyTimelines
+        | ErrorCode::RateLimited
         | ErrorCode::Overloaded
         | ErrorCode::DiskFull
         | ErrorCode::Unavailable => "unavailable",
@@ -436,6 +438,7 @@ impl From<EngineError> for Failure {
             ErrorKind::Conflict => ErrorCode::Conflict,
             ErrorKind::KeyReused => ErrorCode::IdempotencyKeyReused,
             ErrorKind::Overloaded => ErrorCode::Overloaded,
+            ErrorKind::RateLimited => ErrorCode::RateLimited,
             ErrorKind::DiskFull => ErrorCode::DiskFull,
             ErrorKind::Unavailable => ErrorCode::Unavailable,
             ErrorKind::Internal => ErrorCode::Internal,

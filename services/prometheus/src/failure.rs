@@ -32,7 +32,7 @@ fn of_kind(kind: ErrorKind, message: String) -> PromqlError {
             message,
             is_overloaded: matches!(
                 kind,
-                ErrorKind::Overloaded | ErrorKind::DiskFull | ErrorKind::Unavailable
+                ErrorKind::Overloaded | ErrorKind::RateLimited | ErrorKind::DiskFull | ErrorKind::Unavailable
             ),
         },
     }

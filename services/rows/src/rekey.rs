@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::large::{LargeUpload, WideError};
+use tideline_engine::row_limits::PacedReads;
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
     StoredRow, Update,
@@ -138,6 +139,7 @@ impl Rekey {
         engine: &Engine,
         step: &mut dyn FnMut(&RekeyProgress) -> bool,
     ) -> Result<(RekeyProgress, bool)> {
+        let _unlimited = PacedReads::unlimited();
         let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         let ranges = self.from.layout().ranges(&[], all)?;
         let from = Arc::clone(&self.from);

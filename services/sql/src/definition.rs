@@ -10,7 +10,7 @@ use tideline_engine::model::wide::{KeyOrder, KeySource};
 use tideline_engine::model::{
     ColumnCompression, ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec,
 };
-use tideline_openapi::wide::ColumnGroup;
+use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 
 use crate::statement::quoted;
 
@@ -199,6 +199,11 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
         let groups: Vec<ColumnGroup> = rows.groups.iter().map(ColumnGroup::from).collect();
         let groups = serde_json::to_string(&groups).unwrap_or_default();
         settings.push(format!("GROUPS = '{}'", groups.replace('\'', "''")));
+    }
+    if !rows.limits.is_empty() {
+        let limits: Vec<RowRateLimit> = rows.limits.iter().map(RowRateLimit::from).collect();
+        let limits = serde_json::to_string(&limits).unwrap_or_default();
+        settings.push(format!("LIMITS = '{limits}'"));
     }
     if spec.durability == Durability::Buffered {
         settings.push("DURABILITY = 'buffered'".to_owned());

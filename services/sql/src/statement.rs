@@ -7,7 +7,7 @@ use std::fmt;
 
 use tideline_engine::model::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec,
-    PartPeriod, TierScope, TtlScope, WideSpec,
+    PartPeriod, RowLimit, TierScope, TtlScope, WideSpec,
 };
 
 use tideline_openapi::query::WindowWidth;
@@ -309,6 +309,8 @@ pub struct TableOptions {
     pub parts_archive_after: Option<i64>,
     /// `GROUPS`.
     pub groups: Option<Vec<ColumnGroupSpec>>,
+    /// `LIMITS`.
+    pub limits: Option<Vec<RowLimit>>,
     /// `ALLOW_RISING_KEY`.
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.

@@ -195,8 +195,8 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
-/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`] and [`FORMAT_CODECS`]. This build reads formats 1 to
-/// 18.
+/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`] and [`FORMAT_LIMITS`]. This
+/// build reads formats 1 to 19.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -244,6 +244,9 @@ pub const FORMAT_FAN_OUT: u8 = 17;
 /// Format number of the row of a wide table with columns that have a compression of their own. A build of format 17 could
 /// not read the blocks of such columns.
 pub const FORMAT_CODECS: u8 = 18;
+/// Format number of the row of a wide table with limits of the rates of reads and writes. A build of format 18 would not
+/// keep to them.
+pub const FORMAT_LIMITS: u8 = 19;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -321,6 +324,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if !wide.limits.is_empty() => FORMAT_LIMITS,
         Some(wide) if wide.codecs => FORMAT_CODECS,
         _ if has_fan_out(&table.spec) => FORMAT_FAN_OUT,
         _ if table.spec.is_system => FORMAT_CUT,
@@ -392,7 +396,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_CODECS).contains(&version.format) {
+    if !(1..=FORMAT_LIMITS).contains(&version.format) {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

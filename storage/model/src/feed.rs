@@ -181,6 +181,7 @@ pub fn users_rows() -> WideSpec {
         large_values: None,
         cut_values: false,
         codecs: false,
+        limits: Vec::new(),
         groups: Vec::new(),
     }
 }
@@ -273,6 +274,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         large_values: None,
         cut_values: false,
         codecs: false,
+        limits: Vec::new(),
         groups: Vec::new(),
     }
 }

@@ -72,6 +72,6 @@ pub use time_expression::{TimeExpression, TimeExpressionError};
 pub use value::{Value, ValueKind, ValueType};
 pub use wide::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, IndexCover, IndexScope,
-    IndexSpec, IndexState, KeyColumnSpec, KeyOrder, KeySource, RowTtl, SearchAnalyzer, SearchColumnSpec,
-    SearchForm, SearchIndexSpec, SearchLanguage, TtlScope, WideSpec,
+    IndexSpec, IndexState, KeyColumnSpec, KeyOrder, KeySource, LIMIT_UNIT_BYTES, RowLimit, RowTtl,
+    SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, SearchLanguage, TtlScope, WideSpec,
 };

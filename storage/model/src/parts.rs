@@ -92,7 +92,7 @@ impl PartsSpec {
     }
 
     /// Returns the number of the first part whose end is less than `age` ago; `i32::MIN` without an age.
-    fn first_within(&self, age: Option<i64>, now: i64) -> i32 {
+    pub fn first_within(&self, age: Option<i64>, now: i64) -> i32 {
         age.map_or(i32::MIN, |age| self.every.number_of(now.saturating_sub(age)))
     }
 }

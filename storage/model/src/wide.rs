@@ -254,7 +254,6 @@ impl ColumnCompression {
     }
 
     /// Returns true if the values are compressed together with the other columns.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
     pub fn is_auto(&self) -> bool {
         *self == Self::Auto
     }
@@ -325,10 +324,32 @@ pub struct WideSpec {
     /// Set by the first such column, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub codecs: bool,
+    /// Limits of the rates at which rows are read and written: at most one for the table, and one per age of parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RowLimit>,
     /// Groups of columns that are stored apart from the other columns. They cannot be changed after the table is
     /// created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ColumnGroupSpec>,
+}
+
+/// Size for which a read or a write counts once against a [`RowLimit`], in bytes. A row counts once per started unit.
+pub const LIMIT_UNIT_BYTES: u64 = 4 << 10;
+
+/// Limit of the rates at which rows are read and written. A row counts against the limit of the table, and against the
+/// limit of the highest age that its part has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowLimit {
+    /// Minimum time in nanoseconds between the end of a part and now; `None` = the whole table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<i64>,
+    /// Maximum number of reads per second, in units of [`LIMIT_UNIT_BYTES`]; `None` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_per_second: Option<u64>,
+    /// Maximum number of writes per second, in units of [`LIMIT_UNIT_BYTES`]; `None` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_per_second: Option<u64>,
 }
 
 /// Group of columns that are stored apart from the other columns of their rows, under the same keys. A change of other

@@ -65,6 +65,28 @@ impl WideStore {
         }))
     }
 
+    /// Returns true if a range of keys of a table reaches a stored part whose number is in `numbers`.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist.
+    pub fn reaches_parts(&self, table: TableId, range: &KeyRange, numbers: &PartNumbers) -> Result<bool> {
+        let (rules, state) = (self.rules(table)?, self.state());
+        let reached = rules.kept_parts(range, numbers);
+        Ok(!reached.is_empty() && state.parts_of(table, reached).next().is_some())
+    }
+
+    /// Returns the number of the part of a key.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if the key is not a valid key of
+    /// the table.
+    pub fn part_number(&self, table: TableId, key: &[u8]) -> Result<i32> {
+        let number = self.rules(table)?.part_of(key);
+        number.map_err(|reason| WideError::Damaged { table, reason })
+    }
+
     /// Returns true if a key of a table belongs to a visible part in the cold tier or in the archive.
     ///
     /// # Errors

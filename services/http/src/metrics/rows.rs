@@ -11,6 +11,7 @@ use tideline_engine::indexes::IndexUse;
 use tideline_engine::large::LargeProgress;
 use tideline_engine::model::TableId;
 use tideline_engine::model::time::NANOS_PER_SECOND;
+use tideline_engine::row_limits::RowLimitCounts;
 use tideline_engine::row_search::{SearchBacklog, SearchStatus};
 use tideline_engine::row_surveys::TableSurvey;
 use tideline_engine::rows::{WideStats, WideTableStats};
@@ -42,6 +43,29 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
         "row_changes",
         "Committed changes of rows and deletions of ranges",
         (LABEL, &values(|stats| stats.changes as f64)),
+    )?;
+    let limited = tables.iter().filter(|table| {
+        let spec = table.spec();
+        spec.wide.as_ref().is_some_and(|wide| !wide.limits.is_empty())
+    });
+    let limited: Vec<(&str, RowLimitCounts)> = limited
+        .map(|table| (table.name().as_str(), engine.row_limit_counts(table)))
+        .collect();
+    let of_limits = |value: fn(&RowLimitCounts) -> f64| -> Vec<(&str, f64)> {
+        limited
+            .iter()
+            .map(|(name, counts)| (*name, value(counts)))
+            .collect()
+    };
+    figures.counters(
+        "row_limit_refusals",
+        "Reads and writes of rows that were refused because a limit of the table was used up",
+        (LABEL, &of_limits(|counts| counts.refusals as f64)),
+    )?;
+    figures.counters(
+        "row_limit_wait_seconds",
+        "Time that reads of rows have waited for the limits of the table",
+        (LABEL, &of_limits(|counts| counts.waited.as_secs_f64())),
     )?;
     figures.gauges(
         "row_buffered_rows",

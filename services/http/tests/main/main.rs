@@ -24,6 +24,7 @@ mod plain_words;
 mod policies;
 mod prometheus;
 mod refusals;
+mod row_limits;
 mod rows;
 mod rows_aggregates;
 mod rows_estimates;

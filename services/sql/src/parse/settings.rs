@@ -6,7 +6,7 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
 use tideline_engine::model::{Durability, PartPeriod, TtlScope};
-use tideline_openapi::wide::ColumnGroup;
+use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 
 use super::cursor::Cursor;
 use crate::Position;
@@ -91,6 +91,14 @@ impl Setting {
                 })?;
                 options.groups = Some(groups.into_iter().map(ColumnGroup::into_spec).collect());
             }
+            "LIMITS" => {
+                let limits: Vec<RowRateLimit> = serde_json::from_str(&self.value).map_err(|_| {
+                    self.wrong(
+                        r#"a JSON list of limits such as '[{"older_than": "30d", "reads_per_second": 500}]'"#,
+                    )
+                })?;
+                options.limits = Some(limits.into_iter().map(RowRateLimit::into_spec).collect());
+            }
             _ => return self.apply_of_parts(options),
         }
         Ok(())
@@ -129,7 +137,7 @@ impl Setting {
                     format!(
                         "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, \
                          ALLOW_RISING_KEY, DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER and GROUPS"
+                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, GROUPS and LIMITS"
                     ),
                 ));
             }

@@ -256,6 +256,7 @@ fn to_spec(
         large_values: None,
         cut_values: false,
         codecs: false,
+        limits: options.limits.clone().unwrap_or_default(),
         groups: options.groups.clone().unwrap_or_default(),
         ttl: ttl_of(options)?,
         parts: parts_of(options)?,

@@ -133,6 +133,9 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
         if let Some(versions) = alter.settings.max_versions {
             rows.max_versions = versions;
         }
+        if let Some(limits) = alter.settings.limits.clone() {
+            rows.limits = limits;
+        }
         if let Some(guard) = alter.settings.version_guard {
             rows.version_guard = guard;
         }

@@ -74,6 +74,15 @@ fn a_shown_table_is_created_again() {
         grouped.ends_with(r#"WITH (GROUPS = '[{"name":"texts","columns":["b","it''s*"]}]')"#),
         "{grouped}"
     );
+    let limited = shown(
+        "CREATE TABLE t (a BIGINT, at TIMESTAMP, PRIMARY KEY (a, at)) WITH (PARTS_BY = at, PARTS_EVERY = 'month', \
+         LIMITS = '[{\"reads_per_second\": 50}, {\"older_than\": \"30d\", \"writes_per_second\": 5}]')",
+    );
+    assert!(
+        limited
+            .ends_with(r#"LIMITS = '[{"reads_per_second":50},{"older_than":"30d","writes_per_second":5}]')"#),
+        "{limited}"
+    );
     let compressed = shown(
         "CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR COMPRESSION 'ZSTD', c VARBINARY compression none, d VARCHAR \
          COMPRESSION auto, `e*` JSON COMPRESSION lz4)",

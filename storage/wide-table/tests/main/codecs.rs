@@ -14,7 +14,9 @@ use tideline_backend::{
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
-use tideline_model::{ColumnCompression, Durability, KeyRange, SystemClock, TableId, TableSpec, Tier};
+use tideline_model::{
+    ColumnCompression, Durability, KeyRange, RowLimit, SystemClock, TableId, TableSpec, Tier,
+};
 use tideline_testkit::{Random, seed};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_rows};
 use tideline_wide_table::survey::{ColumnSize, RowSurvey};
@@ -303,12 +305,21 @@ fn texts_become_small_and_noise_stays_as_it_is() {
 }
 
 #[test]
-fn a_table_with_codecs_has_a_later_format() {
-    for (has_codecs, format) in [(false, 16), (true, 18)] {
+fn a_table_with_codecs_or_limits_has_a_later_format() {
+    for (has_codecs, has_limits, format) in [(false, false, 16), (true, false, 18), (true, true, 19)] {
         let disk = MemoryDisk::new(Character::Embedded);
         let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
         let mut spec = all();
-        spec.wide.as_deref_mut().expect("a wide table").codecs = has_codecs;
+        let wide = spec.wide.as_deref_mut().expect("a wide table");
+        wide.codecs = has_codecs;
+        wide.limits = has_limits
+            .then_some(RowLimit {
+                older_than: None,
+                reads_per_second: Some(1),
+                writes_per_second: None,
+            })
+            .into_iter()
+            .collect();
         drop(open(&backend, spec));
         let rows = backend.manifest(SHARD).expect("it is read").rows;
         let table = rows.iter().find(|row| row.kind == ManifestKind::Table);

@@ -4,6 +4,7 @@
 //! concurrently, and their total read rate can be limited. Queries of cold points share these permits and limits.
 
 use tideline_connections::Permits;
+use tideline_engine::row_limits::PacedReads;
 use tideline_engine::rows::take_cold_bytes;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::GetRows;
@@ -79,14 +80,17 @@ pub(super) fn has_cold_keys(engine: &Engine, table: &WideTable, request: &GetRow
 
 /// Request for rows that is running.
 pub(crate) struct RowReading<'r> {
+    engine: &'r Engine,
     cancel: &'r Cancel,
     cold: Option<&'r ColdRows<'r>>,
 }
 
 impl RowReading<'_> {
     /// Returns true if the request was cancelled. Called before each row or page. A request for old rows waits here
-    /// until the rate limit of cold reads allows the bytes that it has read.
+    /// until the rate limit of cold reads allows the bytes that it has read. A request for rows of a table with limits of
+    /// rates waits until they allow the rows that it has read.
     pub(crate) fn is_stopped(&self) -> bool {
+        self.engine.wait_for_row_rate(&|| self.cancel.is_cancelled());
         let goes_on = self.cold.is_none_or(|cold| cold.pass(take_cold_bytes()));
         !goes_on || self.cancel.is_cancelled()
     }
@@ -100,11 +104,20 @@ pub(super) fn in_tier<T: Send>(
     tier: RowTier,
     work: impl FnOnce(&RowReading<'_>) -> Result<T> + Send,
 ) -> Result<T> {
+    let _paced = PacedReads::begin();
+    let engine = &*app.engine;
     match tier {
-        RowTier::Hot => work(&RowReading { cancel, cold: None }),
+        RowTier::Hot => work(&RowReading {
+            engine,
+            cancel,
+            cold: None,
+        }),
         RowTier::Cold => app.querier.read_cold_rows(cancel, |cold| {
-            let cold = Some(cold);
-            work(&RowReading { cancel, cold })
+            work(&RowReading {
+                engine,
+                cancel,
+                cold: Some(cold),
+            })
         })?,
     }
 }
