@@ -223,16 +223,16 @@ pub(crate) fn begin_uniform_row(time: i64, columns: usize, out: &mut Vec<u8>) {
     varint::put(columns as u64, out);
 }
 
+/// Function that takes a value of a mutation; see [`walk`].
+pub(crate) type TakeValue<'t, 'm> = dyn FnMut(&'m [u8], u8, &mut &'m [u8]) -> Result<(), Damage> + 't;
+
 /// Goes through the values of an encoded mutation in their order. `take` gets the encoded name of the column, the type
 /// byte of the value, and the bytes after it, from whose front it removes the payload.
 ///
 /// # Errors
 ///
 /// [`Damage`] if the bytes are not the stored form of a mutation, and the errors of `take`.
-pub(crate) fn walk<'m>(
-    bytes: &'m [u8],
-    take: &mut dyn FnMut(&'m [u8], u8, &mut &'m [u8]) -> Result<(), Damage>,
-) -> Result<(), Damage> {
+pub(crate) fn walk<'m>(bytes: &'m [u8], take: &mut TakeValue<'_, 'm>) -> Result<(), Damage> {
     let first = bytes.first().ok_or(Damage("a row is empty"))?;
     let is_uniform = first & UNIFORM != 0;
     let mut rest = bytes.get(9..).ok_or(Damage("the time of a row is cut off"))?;
