@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_engine::feeds::{FeedName, Recipient};
+use tideline_engine::feeds::{Audience, FeedName, Recipient};
 use tideline_engine::model::feed::{
     CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME, TO,
 };
@@ -89,6 +89,72 @@ impl RowChange {
         };
         values.retain(|(name, _)| !is_counter(name));
         Some(values)
+    }
+}
+
+/// Change of the copies of a message in inboxes.
+struct CopyChange<'a> {
+    /// Members whose entries of the message change.
+    recipients: Vec<&'a Recipient>,
+    /// Columns of the message after the change; `None` after a deletion.
+    changed: Option<Values>,
+    /// True if the changed message is copied; otherwise the entries refer to it.
+    has_message: bool,
+    /// True if the event is copied.
+    has_event: bool,
+}
+
+impl<'a> CopyChange<'a> {
+    /// Decides the change of the copies of a message with this sequence number. `readers` are the members of the audience whose
+    /// inboxes show the message and its event.
+    fn new(
+        table: &WideTable,
+        (audience, readers): (&Audience, &[&'a Recipient]),
+        (sequence, row): (i64, &Mutation<'_>),
+        change: &Change,
+    ) -> Self {
+        // Copies before `copied_from` are never read. A member who does not see the message has no entry.
+        let is_current = audience.copied_from.is_some_and(|from| sequence >= from);
+        let has_entry =
+            |member: &&&Recipient| has_copies(table) && is_current && member.visible_from <= sequence;
+        let recipients: Vec<&Recipient> = readers.iter().filter(has_entry).copied().collect();
+        let changed = change.row.result(table, row);
+        let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());
+        let message = changed.as_ref();
+        let has_message = message.is_some_and(|values| room.take(table, values, recipients.len()).is_some());
+        Self {
+            has_event: room.take(table, &change.event, readers.len()).is_some(),
+            recipients,
+            changed,
+            has_message,
+        }
+    }
+
+    /// Appends the writes of the changed entries.
+    fn push<'v>(
+        &self,
+        table: &WideTable,
+        sequence: i64,
+        (entry, time): (&'v Values, i64),
+        rows: &mut Vec<RowWrite<'v>>,
+    ) -> std::result::Result<(), EngineError> {
+        let copied = self.changed.as_ref().filter(|_| self.has_message);
+        let copy = copied.map(|values| copy_of(values, time));
+        for recipient in &self.recipients {
+            let (key, partition) = stored_key(table, recipient.inbox, sequence)?;
+            rows.push(RowWrite {
+                key,
+                partition,
+                time,
+                action: match &self.changed {
+                    Some(_) => Action::Put(entry_columns(table, entry, copy.as_ref(), time)),
+                    None => Action::Delete,
+                },
+                condition: None,
+                image: Image::None,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -278,22 +344,8 @@ fn change(
         let audience = audience(engine, table, feed)?;
         let readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
         let entry = inbox_entry(table, feed);
-        // Copies before `copied_from` are never read. A member who does not see the message has no entry.
-        let is_current = audience.copied_from.is_some_and(|from| target.sequence >= from);
-        let copied: Vec<&Recipient> = match has_copies(table) && is_current {
-            true => readers
-                .iter()
-                .copied()
-                .filter(|member| member.visible_from <= target.sequence)
-                .collect(),
-            false => Vec::new(),
-        };
-        let changed = change.row.result(table, &row);
-        let mut room = CopyRoom::beside(2 + readers.len() + copied.len());
-        let message_copy = changed
-            .as_ref()
-            .and_then(|values| room.take(table, values, copied.len()));
-        let event_copy = room.take(table, &change.event, readers.len());
+        let copies = CopyChange::new(table, (&audience, &readers), (target.sequence, &row), &change);
+        let event_copy = copies.has_event.then_some(&change.event);
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let event = new_row(table, feed, target.event, &change.event, next_id)?;
             let message = RowWrite {
@@ -311,21 +363,7 @@ fn change(
             let sequence = event.time;
             let mut rows = vec![message, event];
             push_entries(table, &readers, sequence, (&entry, event_copy), &mut rows)?;
-            let copy = message_copy.map(|values| copy_of(values, sequence));
-            for recipient in &copied {
-                let (key, partition) = stored_key(table, recipient.inbox, target.sequence)?;
-                rows.push(RowWrite {
-                    key,
-                    partition,
-                    time: sequence,
-                    action: match &changed {
-                        Some(_) => Action::Put(entry_columns(table, &entry, copy.as_ref(), sequence)),
-                        None => Action::Delete,
-                    },
-                    condition: None,
-                    image: Image::None,
-                });
-            }
+            copies.push(table, target.sequence, (&entry, sequence), &mut rows)?;
             Ok(rows)
         };
         let options = RowWriteOptions {
