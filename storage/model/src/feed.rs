@@ -106,7 +106,6 @@ pub enum InboxEntries {
 
 impl InboxEntries {
     /// Returns true for entries without columns of their message.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
     pub const fn is_reference(&self) -> bool {
         matches!(self, Self::Reference)
     }
