@@ -22,28 +22,18 @@ use crate::members::{Membership, UserRows, known_inbox, user_rows};
 use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
 use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded};
 use crate::send::stored_key;
+use crate::viewer::Viewer;
 
 /// Default number of conversations of a list.
 pub const CONVERSATIONS: usize = 50;
 /// Maximum number of conversations of a list.
 pub const CONVERSATIONS_MAX: usize = 1_000;
 
-/// User whose messages are read.
-struct Reader<'u> {
-    user: &'u str,
-    /// Senders that the user has blocked.
-    blocked: BTreeSet<String>,
+/// User whose inbox is read.
+struct Reader {
+    viewer: Viewer,
     /// Lowest sequence number of the current copies in entries, by feed.
     copied_from: HashMap<TimelineId, i64>,
-}
-
-impl Reader<'_> {
-    /// Returns true if the user sees a message: its lists allow it, and the sender is not blocked.
-    fn sees(&self, table: &WideTable, message: &Mutation<'_>) -> bool {
-        let is_blocked = !self.blocked.is_empty()
-            && matches!(newest(table, message, SENDER), Some(CellValue::String(sender)) if self.blocked.contains(&**sender));
-        !is_blocked && is_for(table, message, self.user)
-    }
 }
 
 /// Source of an inbox: its entries, or a pulled range of a feed.
@@ -143,13 +133,13 @@ pub fn sources_now(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec
 }
 
 /// Begins the scans of an inbox.
-fn sources<'e, 'u>(
+fn sources<'e>(
     engine: &'e Engine,
     table: &Arc<WideTable>,
-    (user, terms): (&'u str, &ReadTerms),
+    (user, terms): (&str, &ReadTerms),
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<(Reader<'u>, Vec<Source<'e>>)> {
+) -> Result<(Reader, Vec<Source<'e>>)> {
     let direction = terms.direction();
     let scan = |ranges, wanted| Source {
         scan: begin_scan(engine, table, ranges, direction, wanted),
@@ -185,8 +175,7 @@ fn sources<'e, 'u>(
         }
     }
     let reader = Reader {
-        user,
-        blocked,
+        viewer: Viewer::with_blocked(user, blocked),
         copied_from,
     };
     Ok((reader, sources))
@@ -213,7 +202,7 @@ fn shown(
     engine: &Engine,
     table: &WideTable,
     row: StoredRow,
-    (reader, terms): (&Reader<'_>, &ReadTerms),
+    (reader, terms): (&Reader, &ReadTerms),
 ) -> Result<Option<StoredRow>> {
     let message = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
@@ -245,7 +234,7 @@ fn shown(
     let is_shown = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         let is_wanted = terms.has_events || newest(table, &columns, EVENT).is_none();
-        is_wanted && reader.sees(table, &columns)
+        is_wanted && reader.viewer.sees(table, &columns)
     };
     Ok(is_shown.then_some(row))
 }
@@ -297,15 +286,11 @@ pub fn conversations(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Conversations> {
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
-    let reader = Reader {
-        user,
-        blocked,
-        copied_from: HashMap::new(),
-    };
+    let viewer = Viewer::with_blocked(user, blocked);
     let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(memberships.len());
     for member in memberships {
         newest.push((
-            newest_message(engine, table, &member, &reader, is_stopped)?,
+            newest_message(engine, table, &member, &viewer, is_stopped)?,
             member,
         ));
     }
@@ -319,7 +304,7 @@ pub fn conversations(
     };
     let encoder = MessageEncoder::default();
     for (last, member) in newest {
-        let (unread, mentions) = unread(engine, table, &member, &reader, is_stopped)?;
+        let (unread, mentions) = unread(engine, table, &member, &viewer, is_stopped)?;
         if !member.is_muted {
             found.unread += unread;
         }
@@ -349,7 +334,7 @@ fn newest_message(
     engine: &Engine,
     table: &Arc<WideTable>,
     member: &Membership,
-    reader: &Reader<'_>,
+    viewer: &Viewer,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Option<(i64, StoredRow)>> {
     let bounds = (Bound::Included(member.visible_from), Bound::Unbounded);
@@ -361,7 +346,7 @@ fn newest_message(
         }
         let is_shown = {
             let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            newest(table, &columns, EVENT).is_none() && reader.sees(table, &columns)
+            newest(table, &columns, EVENT).is_none() && viewer.sees(table, &columns)
         };
         if is_shown {
             return Ok(Some((key_of(table, &found.row.key)?.1, found.row)));
@@ -375,7 +360,7 @@ fn unread(
     engine: &Engine,
     table: &Arc<WideTable>,
     member: &Membership,
-    reader: &Reader<'_>,
+    viewer: &Viewer,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<(u64, u64)> {
     let cursor = member.cursor.map(Bound::Excluded);
@@ -391,15 +376,15 @@ fn unread(
             return Err(RowsError::Cancelled);
         }
         let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-        let is_own = matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *reader.user);
+        let is_own = matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *viewer.user);
         let counts = !is_own
             && newest(table, &columns, EVENT).is_none()
             && newest(table, &columns, RECALLED).is_none()
-            && reader.sees(table, &columns);
+            && viewer.sees(table, &columns);
         if counts {
             unread += 1;
             let mentioned = names_in(table, &columns, MENTIONS).unwrap_or_default();
-            mentions += u64::from(mentioned.iter().any(|name| name == reader.user));
+            mentions += u64::from(mentioned.contains(&viewer.user));
         }
     }
     Ok((unread, mentions))

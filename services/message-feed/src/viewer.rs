@@ -17,7 +17,7 @@ use crate::message::{check_length, newest};
 /// User on whose behalf messages are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Viewer {
-    user: String,
+    pub(crate) user: String,
     /// Senders that the user has blocked.
     blocked: BTreeSet<String>,
 }
@@ -35,10 +35,15 @@ impl Viewer {
             Some(_) => blocked(engine, table, user)?,
             None => BTreeSet::new(),
         };
-        Ok(Self {
+        Ok(Self::with_blocked(user, blocked))
+    }
+
+    /// Returns a user with the senders that the user has blocked.
+    pub(crate) fn with_blocked(user: &str, blocked: BTreeSet<String>) -> Self {
+        Self {
             user: user.to_owned(),
             blocked,
-        })
+        }
     }
 
     /// Returns true if the user sees a message.

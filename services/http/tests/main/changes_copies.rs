@@ -84,7 +84,7 @@ impl Source {
                 let all = [
                     ("float", json!({"float": number})),
                     ("integer", json!(number)),
-                    ("flag", json!(number % 2 == 0)),
+                    ("flag", json!(number.is_multiple_of(2))),
                     ("text", json!(format!("line {number}\n\"quoted\""))),
                 ];
                 let mut fields: Map<String, Value> = Map::new();
@@ -629,7 +629,7 @@ fn a_base_and_the_stream_after_its_position_rebuild_points_timelines_and_message
             break;
         }
         // Some changes are read while there are later ones.
-        source.steps(usize::from(source.number % 16 == 0));
+        source.steps(usize::from(source.number.is_multiple_of(16)));
     }
     check_equal(&source.server, &copy.server);
 }
