@@ -25,6 +25,8 @@ fn spec(model: TableModel) -> TableSpec {
         search_indexes: Vec::new(),
         large_values: None,
         cut_values: false,
+        codecs: false,
+        limits: Vec::new(),
         groups: Vec::new(),
         ttl: None,
         parts: None,
