@@ -616,6 +616,9 @@ impl RowScan<'_> {
                 cursor.rows = page.rows.into();
             }
         }
+        if let [cursor] = &mut self.cursors[..] {
+            return Ok(cursor.rows.pop_front());
+        }
         let layout = self.path.layout(&self.table);
         let heads = self.cursors.iter().enumerate();
         let heads = heads.filter_map(|(at, cursor)| Some((at, layout.merge_key(&cursor.rows.front()?.key))));

@@ -136,6 +136,19 @@ pub fn key_of(table: &WideTable, key: &[u8]) -> Result<(TimelineId, i64)> {
     }
 }
 
+/// Returns the sequence number of the key of a message. Cheaper than [`key_of`].
+///
+/// # Errors
+///
+/// [`RowsError::Damaged`] for a key that is not one of a message.
+pub(crate) fn sequence_of(table: &WideTable, key: &[u8]) -> Result<i64> {
+    match table.layout().last_value(key) {
+        Ok(Some(KeyValue::Signed(sequence))) => Ok(sequence),
+        Ok(_) => Err(damaged(table, "the key of a message has other columns")),
+        Err(error) => Err(damaged(table, error)),
+    }
+}
+
 /// Returns the time of a message.
 pub(crate) fn time_of(table: &WideTable, sequence: i64, row: &Mutation<'_>) -> Timestamp {
     match table.feed().sequence {
@@ -235,11 +248,12 @@ impl RowEncoder for MessageEncoder {
         _: Option<RowDigest>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let (feed, sequence) = key_of(table, key)?;
+        let sequence = sequence_of(table, key)?;
         let sorted = Sorted::new(table, row);
         let time = time_of(table, sequence, row).to_rfc3339();
         write!(out, "{{\"sequence\":\"{sequence}\",\"time\":\"{time}\"")?;
         if self.has_feed {
+            let (feed, _) = key_of(table, key)?;
             write!(out, ",\"feed\":\"{feed}\"")?;
         }
         let texts = [

@@ -11,14 +11,14 @@ use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::feed::EVENT;
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
-use tideline_engine::rows::{ALL_PARTS, RowPath, RowScan, StoredRow};
+use tideline_engine::rows::{ALL_PARTS, Mutation, RowPath, RowScan, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::selection::RowEncoder as _;
 use tideline_rows::{Result, RowsError, token};
 
 use crate::change::missing;
-use crate::message::{MessageEncoder, damaged, key_of, newest, time_of};
+use crate::message::{MessageEncoder, damaged, newest, sequence_of, time_of};
 use crate::send::stored_key;
 use crate::viewer::Viewer;
 
@@ -147,26 +147,25 @@ impl ReadTerms {
     /// Returns true if the terms include a row. Checks whether the row is an event, whether the viewer sees it, and its time
     /// if the range of keys does not bound the time.
     fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
+        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        self.has_columns(table, &row.key, &columns)
+    }
+
+    /// Returns what [`has`](Self::has) returns, for a row whose columns are decoded already.
+    fn has_columns(&self, table: &WideTable, key: &[u8], columns: &Mutation<'_>) -> Result<bool> {
+        if !self.has_events && newest(table, columns, EVENT).is_some() {
+            return Ok(false);
+        }
+        let is_hidden = |viewer: &Arc<Viewer>| !viewer.sees(table, columns);
+        if self.viewer.as_ref().is_some_and(is_hidden) {
+            return Ok(false);
+        }
         let needs_time =
             table.feed().sequence == SequenceSource::Manual && (self.from.is_some() || self.to.is_some());
-        if self.has_events && !needs_time && self.viewer.is_none() {
-            return Ok(true);
-        }
-        let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-        if !self.has_events && newest(table, &columns, EVENT).is_some() {
-            return Ok(false);
-        }
-        if self
-            .viewer
-            .as_ref()
-            .is_some_and(|viewer| !viewer.sees(table, &columns))
-        {
-            return Ok(false);
-        }
         if !needs_time {
             return Ok(true);
         }
-        let time = time_of(table, key_of(table, &row.key)?.1, &columns);
+        let time = time_of(table, sequence_of(table, key)?, columns);
         Ok(self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to))
     }
 }
@@ -227,21 +226,25 @@ pub fn page(
     let (mut scanned, mut last) = (0, None);
     while let Some(row) = next(&mut scan, is_stopped)? {
         let is_full = page.messages.len() >= limit || room.bytes == 0;
-        if scanned >= PAGE_SCANNED_MAX || is_full && terms.has(table, &row)? {
-            page.has_more = true;
-            break;
+        {
+            let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+            let is_included = terms.has_columns(table, &row.key, &columns)?;
+            if scanned >= PAGE_SCANNED_MAX || is_full && is_included {
+                page.has_more = true;
+                break;
+            }
+            if is_included {
+                let json = encoded_columns(table, encoder, &row.key, &columns)?;
+                room.bytes = room.bytes.saturating_sub(json.len());
+                room.messages -= 1;
+                page.messages.push(json);
+            }
         }
         scanned += 1;
-        if !is_full && terms.has(table, &row)? {
-            let json = encoded(table, encoder, &row)?;
-            room.bytes = room.bytes.saturating_sub(json.len());
-            room.messages -= 1;
-            page.messages.push(json);
-        }
         last = Some(row.key);
     }
     if let Some(key) = last {
-        page.next = Some(key_of(table, &key)?.1);
+        page.next = Some(sequence_of(table, &key)?);
     }
     Ok(page)
 }
@@ -283,9 +286,7 @@ pub fn newest_sequence(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId
     };
     let ranges = terms.ranges(engine, table, feed)?;
     let newest = scan(engine, table, ranges, &terms, 1).next_row()?;
-    newest
-        .map(|found| Ok(key_of(table, &found.row.key)?.1))
-        .transpose()
+    newest.map(|found| sequence_of(table, &found.row.key)).transpose()
 }
 
 /// Returns a cursor after all messages that were sent before this call. Every later message has a higher sequence number.
@@ -345,7 +346,7 @@ pub fn count(
         }
         scanned += 1;
         messages += u64::from(terms.has(table, &row)?);
-        last = Some(key_of(table, &row.key)?.1);
+        last = Some(sequence_of(table, &row.key)?);
     }
     Ok(Count { messages, next: None })
 }
@@ -437,7 +438,7 @@ pub fn merge(
                 return Ok(None);
             };
             let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-            let (_, sequence) = key_of(table, &row.key)?;
+            let sequence = sequence_of(table, &row.key)?;
             let position = MergePosition {
                 time: time_of(table, sequence, &columns).nanos(),
                 feed: source.feed.0,
@@ -559,9 +560,19 @@ fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<
     Ok(scan.next_row()?.map(|found| found.row))
 }
 
+/// Returns a message as JSON.
 pub(crate) fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+    encoded_columns(table, encoder, &row.key, &columns)
+}
+
+fn encoded_columns(
+    table: &WideTable,
+    encoder: &MessageEncoder,
+    key: &[u8],
+    columns: &Mutation<'_>,
+) -> Result<String> {
     let mut json = Vec::with_capacity(MESSAGE_BYTES);
-    encoder.write_row(table, &row.key, &columns, None, &mut json)?;
+    encoder.write_row(table, key, columns, None, &mut json)?;
     String::from_utf8(json).map_err(|error| damaged(table, error))
 }

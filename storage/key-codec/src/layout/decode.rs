@@ -111,6 +111,25 @@ impl KeyLayout {
         }
     }
 
+    /// Returns the value of the last stored column of a key; `None` if that column is a hash prefix or a bucket. Does not
+    /// verify hashes, so it is cheaper than [`decode`](Self::decode).
+    ///
+    /// # Errors
+    ///
+    /// [`StoredKeyDamage::Column`] if a column is damaged or incomplete, and [`StoredKeyDamage::TrailingBytes`] if bytes
+    /// follow the last one.
+    pub fn last_value<'k>(&self, key: &'k [u8]) -> Result<Option<KeyValue<'k>>, StoredKeyDamage> {
+        let mut rest = key;
+        let mut last = None;
+        for column in &self.stored {
+            (last, rest) = column.split(rest)?;
+        }
+        match rest.len() {
+            0 => Ok(last),
+            bytes => Err(StoredKeyDamage::TrailingBytes { bytes }),
+        }
+    }
+
     /// Returns inclusive bounds, in nanoseconds, of the timestamps that the keys of a range can have in a stored
     /// column; see [`time_column`](Self::time_column). A bound may be one nanosecond too wide. If the keys of the range
     /// can differ in the columns before this one, the bounds are the whole range of `i64`.

@@ -120,6 +120,24 @@ fn a_wrong_hash_is_damage() {
 }
 
 #[test]
+fn the_last_value_is_read_without_hashes() {
+    let layout = layout_of(&[
+        hash("h", &["order"], 4),
+        plain("order", ColumnType::String),
+        descending(plain("number", ColumnType::I64)),
+    ]);
+    let mut key = encoded(&layout, &["a\0b".into(), (-7_i64).into()]);
+    assert_eq!(layout.last_value(&key), Ok(Some((-7_i64).into())));
+    key[0] ^= 1;
+    assert_eq!(layout.last_value(&key), Ok(Some((-7_i64).into())));
+    let cut = layout.last_value(&key[..key.len() - 1]);
+    assert!(matches!(cut, Err(StoredKeyDamage::Column { .. })), "{cut:?}");
+    key.push(0);
+    let long = layout.last_value(&key);
+    assert_eq!(long, Err(StoredKeyDamage::TrailingBytes { bytes: 1 }));
+}
+
+#[test]
 fn damage_names_the_column() {
     let layout = layout_of(&[
         splice(
