@@ -280,16 +280,16 @@ pub(crate) fn reference<'v>(
     })
 }
 
-/// Removes the entries of a feed from an inbox.
+/// Removes the entries of a feed below the sequence number `end` from an inbox.
 pub(crate) fn purge(
     engine: &Engine,
     table: &Arc<WideTable>,
     inbox: TimelineId,
-    feed: TimelineId,
+    (feed, end): (TimelineId, i64),
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<()> {
     let feed = feed.to_string();
-    let ranges = engine.messages_of(table, inbox, (Bound::Unbounded, Bound::Unbounded))?;
+    let ranges = engine.messages_of(table, inbox, (Bound::Unbounded, Bound::Excluded(end)))?;
     let of_feed = |found: &StoredRow| {
         let columns = found.columns().map_err(|reason| damaged(table, reason))?;
         let is_of_feed =

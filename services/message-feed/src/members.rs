@@ -330,8 +330,11 @@ pub fn leave(
     let was_member = member(engine, table, feed, user)?.is_some();
     delete_rows_of(engine, &users, feed, user)?;
     engine.audience_changed(table, feed);
+    // The user can join again meanwhile. The entries of the new membership stay.
+    let end = engine.next_version();
+    let end = member(engine, table, feed, user)?.map_or(end, |member| member.visible_from.min(end));
     if let Some(inbox) = known_inbox(engine, table, user)? {
-        purge(engine, table, inbox, feed, is_stopped)?;
+        purge(engine, table, inbox, (feed, end), is_stopped)?;
     }
     shrunk(engine, table, &users, feed)?;
     Ok(was_member)

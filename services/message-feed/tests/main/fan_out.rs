@@ -1,6 +1,7 @@
 //! The job that writes messages to inboxes: which entries exist before, while and after it runs. Also the copies of messages
-//! that inbox entries have, and the reads that use them.
+//! that inbox entries have, the reads that use them, and the entries of a member who leaves and joins again.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -417,4 +418,26 @@ fn no_entry_is_written_after_a_member_has_left() {
         assert!(entries(&database, user).is_empty(), "user {user}, at the end");
     }
     database.close();
+}
+
+/// The user joins again after the membership was deleted, and before its entries are removed.
+#[test]
+fn a_user_who_joins_again_during_a_leave_has_the_later_messages() {
+    let database = database(&json!({}));
+    enter(&database, 0..2, None);
+    send(&database, 3);
+    let later = RefCell::new(Vec::new());
+    let joins_again = || {
+        if later.borrow().is_empty() {
+            enter(&database, 1..2, None);
+            later.replace(send(&database, 2));
+        }
+        false
+    };
+    let (engine, table) = (database.engine(), database.table());
+    leave(engine, &table, database.id(FEED), "u1", &joins_again).expect("it leaves");
+    let later = later.take();
+    assert_eq!(later.len(), 2);
+    assert_eq!(entries(&database, 1), later);
+    assert_eq!(shown(&database, 1), later);
 }
