@@ -92,7 +92,10 @@ fn every_step_of_the_code_is_in_the_matrix() {
     let of_moves = crate::row_archive::STEPS
         .iter()
         .chain(&crate::large_values::STEPS);
-    let of_rows = crate::row_faults::STEPS.iter().chain(of_moves);
+    let of_rows = crate::row_faults::STEPS
+        .iter()
+        .chain([&crate::row_faults::DICTIONARY_STEP])
+        .chain(of_moves);
     let known = STEPS.iter().chain(&ATTACH).chain(of_rows);
     // Source folders. Some calls pass the kind of work as a variable; for these calls, each folder lists the possible
     // kinds, and the matrix must have the step of the call for each listed kind. The suite `crash` covers crashes

@@ -1,7 +1,8 @@
 //! Kills before and after every step of a flush of rows. Afterwards the table has exactly the acknowledged rows,
 //! each in its last state, and the offline check finds no damage.
 //!
-//! Every case runs without an index, with column groups, and with a secondary index whose entries must match the rows.
+//! Every case runs without an index, with column groups, and with a secondary index whose entries must match the rows. The
+//! step that stores a dictionary of a compressed column has cases of its own.
 //!
 //! Each case first flushes rows of all kinds: packed into blocks, single, and in fragments. Then rows grow, shrink and
 //! disappear, single rows are packed, and ranges are deleted; the flush of these changes is killed. The binary needs
@@ -27,6 +28,8 @@ pub(super) const STEPS: [&str; 9] = [
     "seal.edit",
     "seal.forget",
 ];
+/// Step of a flush that stores the dictionary of a column with the compression `zstd`.
+pub(super) const DICTIONARY_STEP: &str = "wide.dictionary";
 /// Time limit for the end of a killed process.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of a text that is still stored in its row; a row with eight columns of this length is stored in fragments.
@@ -253,14 +256,53 @@ fn kill_at_every_step(has_index: bool, groups: &Value) {
             assert!(metrics.contains("tideline_row_flush_lag_seconds"), "{metrics}");
             assert!(server.terminate().status.success());
 
-            let checked = Command::new(binary())
-                .args(["check", "--json"])
-                .arg(folder.path())
-                .output()
-                .expect("the check runs");
-            let report: Value = serde_json::from_slice(&checked.stdout).expect("a report");
-            assert_eq!(report["is_sound"], true, "{point}: {report}");
-            assert_eq!(report["counts"]["rows"], rows.len(), "{point}");
+            check_offline(&folder, &rows, &point);
         }
+    }
+}
+
+/// Checks that the offline check finds these rows and no damage.
+fn check_offline(folder: &DataFolder, rows: &Rows, point: &str) {
+    let checked = Command::new(binary())
+        .args(["check", "--json"])
+        .arg(folder.path())
+        .output()
+        .expect("the check runs");
+    let report: Value = serde_json::from_slice(&checked.stdout).expect("a report");
+    assert_eq!(report["is_sound"], true, "{point}: {report}");
+    assert_eq!(report["counts"]["rows"], rows.len(), "{point}");
+}
+
+#[test]
+fn every_text_is_there_on_both_sides_of_storing_a_dictionary() {
+    for side in ["before", "after"] {
+        let point = format!("{DICTIONARY_STEP}.{side}");
+        let folder = DataFolder::new();
+        let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", &point));
+        let (client, mut rows) = (server.client(), Rows::new());
+        let table = json!({"name": "events", "model": "wide", "wide": {
+            "key": [{"name": "part", "type": "string"}, {"name": "n", "type": "u64"}],
+            "columns": [{"name": "a", "type": "string", "compression": "zstd"}, {"name": "s", "type": "string"}],
+        }});
+        client.post_json("/v1/tables", &table).expect_status(201);
+        // The samples of a dictionary are 512 KiB.
+        let text = |n: u64| format!("{n} of {} ", n * 7_919).repeat(64);
+        for n in 0..16 {
+            write_many(&client, &mut rows, n * 100..n * 100 + 100, &text(n));
+        }
+        assert!(!flush(&client), "{point}: never reached");
+        let gone = server.wait_gone(PATIENCE);
+        assert!(
+            gone.is_ok_and(|status| status.code().is_none()),
+            "{point}: it was killed"
+        );
+
+        let server = folder.start(&Launch::default());
+        let client = server.client();
+        check(&client, &rows, &format!("{point}, after the kill"));
+        assert!(flush(&client), "{point}");
+        check(&client, &rows, &format!("{point}, flushed"));
+        assert!(server.terminate().status.success());
+        check_offline(&folder, &rows, &point);
     }
 }

@@ -271,11 +271,11 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 
 #[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
-    let later = [(ManifestKind::Cursor, r#"{"format":18,"whatever":true}"#)];
+    let later = [(ManifestKind::Cursor, r#"{"format":20,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
     assert_eq!(
         error,
-        "stored cursor row cannot be read: format 18 is not supported by this build"
+        "stored cursor row cannot be read: format 20 is not supported by this build"
     );
 }
 
@@ -362,7 +362,7 @@ fn a_table_with_column_groups_has_a_later_format() {
     );
     let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
-    let later = text.replace(r#"{"format":14,"#, r#"{"format":18,"#);
+    let later = text.replace(r#"{"format":14,"#, r#"{"format":20,"#);
     let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
     assert!(refused.is_err(), "a later format is refused");
 }
