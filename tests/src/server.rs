@@ -316,6 +316,19 @@ impl Server {
         gone.ok_or(self)
     }
 
+    /// Waits until a signal has ended the server.
+    ///
+    /// # Panics
+    ///
+    /// Panics with `context` if the server is still running after a minute, or has ended by itself.
+    pub fn expect_killed(self, context: &str) {
+        let gone = self.wait_gone(Duration::from_secs(60));
+        assert!(
+            gone.is_ok_and(|status| status.code().is_none()),
+            "{context}: it was killed"
+        );
+    }
+
     /// Waits like [`wait_gone`](Self::wait_gone), and also returns the complete log.
     ///
     /// # Errors

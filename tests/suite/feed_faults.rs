@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tideline_tests::corpora::workspace;
@@ -16,8 +15,6 @@ use crate::row_archive::check_of;
 
 /// Steps of the job, with the fail point in a run that passes the step.
 const STEPS: [&str; 5] = ["begin", "write", "done", "end", "leave"];
-/// Time limit for the end of a killed process.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of members of the feed, and of messages. They need several writes.
 const MEMBERS: usize = 25;
 const MESSAGES: usize = 110;
@@ -92,11 +89,7 @@ fn every_inbox_shows_every_message_once_whatever_step_of_a_fan_out_is_cut() {
             join(&client, MEMBERS..MEMBERS + grown);
             check(&client, &sent, &format!("{point}, before"));
             assert!(!fan_out(&client), "{point}: never reached");
-            let gone = server.wait_gone(PATIENCE);
-            assert!(
-                gone.is_ok_and(|status| status.code().is_none()),
-                "{point}: it was killed"
-            );
+            server.expect_killed(&point);
 
             let server = folder.start(&Launch::default());
             let client = server.client();

@@ -335,11 +335,7 @@ fn kill_at(step: &str, side: &str, work: Work) {
         .start(&lab.launch().environment("TIDELINE_KILL_AT", &point));
     work.prepare(&server.client());
     assert!(!work.start(&server.client()), "{context}: never reached");
-    let gone = server.wait_gone(PATIENCE);
-    assert!(
-        gone.is_ok_and(|status| status.code().is_none()),
-        "{context}: it was killed"
-    );
+    server.expect_killed(&context);
 
     let server = lab.folder.start(&lab.launch());
     let client = server.client();

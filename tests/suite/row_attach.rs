@@ -231,11 +231,7 @@ fn a_part_is_attached_or_not_whatever_step_is_cut() {
             !sent.is_ok_and(|response| response.text().contains("\"done\":true")),
             "{point}"
         );
-        let gone = server.wait_gone(PATIENCE);
-        assert!(
-            gone.is_ok_and(|status| status.code().is_none()),
-            "{point}: it was killed"
-        );
+        server.expect_killed(point);
 
         let server = folder.start(&source.launch());
         let client = server.client();

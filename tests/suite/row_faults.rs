@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tideline_tests::server::{DataFolder, binary};
@@ -30,8 +29,6 @@ pub(super) const STEPS: [&str; 9] = [
 ];
 /// Step of a flush that stores the dictionary of a column with the compression `zstd`.
 pub(super) const DICTIONARY_STEP: &str = "wide.dictionary";
-/// Time limit for the end of a killed process.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Length of a text that is still stored in its row; a row with eight columns of this length is stored in fragments.
 const LARGE: usize = 60 << 10;
 
@@ -240,11 +237,7 @@ fn kill_at_every_step(has_index: bool, groups: &Value) {
             change(&client, &mut rows);
             check(&client, &rows, &format!("{point}, in the buffer"));
             assert!(!flush(&client), "{point}: never reached");
-            let gone = server.wait_gone(PATIENCE);
-            assert!(
-                gone.is_ok_and(|status| status.code().is_none()),
-                "{point}: it was killed"
-            );
+            server.expect_killed(&point);
 
             let server = folder.start(&Launch::default());
             let client = server.client();
@@ -291,11 +284,7 @@ fn every_text_is_there_on_both_sides_of_storing_a_dictionary() {
             write_many(&client, &mut rows, n * 100..n * 100 + 100, &text(n));
         }
         assert!(!flush(&client), "{point}: never reached");
-        let gone = server.wait_gone(PATIENCE);
-        assert!(
-            gone.is_ok_and(|status| status.code().is_none()),
-            "{point}: it was killed"
-        );
+        server.expect_killed(&point);
 
         let server = folder.start(&Launch::default());
         let client = server.client();

@@ -67,8 +67,7 @@ impl TableFanOuts {
 
 /// Returns true if a job writes messages of a table to inboxes.
 fn has_fan_out(spec: &TableSpec) -> bool {
-    let inboxes = spec.feed.and_then(|feed| feed.inboxes);
-    inboxes.is_some_and(|inboxes| inboxes.fan_out_max > 0)
+    spec.feed.is_some_and(|feed| feed.fan_out_max() > 0)
 }
 
 impl Engine {

@@ -236,7 +236,7 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
     let Some(before) = before else { return Ok(()) };
     // A removed column that is declared again has another number, so stored messages would lose its values.
     let reserved = before.columns.iter();
-    let has_copies = inboxes.is_some_and(|inboxes| !inboxes.entries.is_reference());
+    let has_copies = spec.feed.is_some_and(|feed| feed.has_copies());
     let is_reserved = |name: &str| feed::RESERVED.contains(&name) || (has_copies && name == feed::COPY);
     let mut reserved = reserved.filter(|column| is_reserved(&column.name));
     if let Some(removed) = reserved.find(|column| !wide.columns.contains(column)) {

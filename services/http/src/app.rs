@@ -58,7 +58,7 @@ const COLD_QUERIES_MAX: usize = 64;
 /// Handle to the shared state of all routes. Clones share the state.
 ///
 /// The state is a trait object to keep the build short. With its type, the compiler would derive `Send` and `Sync` of
-/// everything below the engine again for each handler, which doubled the time to compile this crate.
+/// everything below the engine again for each handler, which was a third of the work to compile this crate.
 #[derive(Clone)]
 pub(crate) struct App(Arc<dyn AnyState>);
 

@@ -21,7 +21,8 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{audience, has_copies};
 use crate::message::{
-    Values, check_length, check_name, columns_of, damaged, key_of, names_in, newest, reserved, to_columns,
+    Values, check_length, check_name, columns_of, damaged, names_in, newest, reserved, sequence_of,
+    to_columns,
 };
 use crate::send::{
     CopyRoom, ReaderLists, WriteTerms, check_sequence, check_written, copy_of, entry_columns, inbox_entry,
@@ -92,7 +93,8 @@ impl RowChange {
     }
 }
 
-/// Change of the copies of a message in inboxes.
+/// Change of the copies of a message in inboxes; the default in tables without copies.
+#[derive(Default)]
 struct CopyChange<'a> {
     /// Members whose entries of the message change.
     recipients: Vec<&'a Recipient>,
@@ -113,10 +115,12 @@ impl<'a> CopyChange<'a> {
         (sequence, row): (i64, &Mutation<'_>),
         change: &Change,
     ) -> Self {
+        if !has_copies(table) {
+            return Self::default();
+        }
         // Copies before `copied_from` are never read. A member who does not see the message has no entry.
         let is_current = audience.copied_from.is_some_and(|from| sequence >= from);
-        let has_entry =
-            |member: &&&Recipient| has_copies(table) && is_current && member.visible_from <= sequence;
+        let has_entry = |member: &&&Recipient| is_current && member.visible_from <= sequence;
         let recipients: Vec<&Recipient> = readers.iter().filter(has_entry).copied().collect();
         let changed = change.row.result(table, row);
         let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());
@@ -315,30 +319,12 @@ fn change(
                 target.sequence
             )));
         }
-        change
-            .event
-            .push(reserved(table, TARGET, CellValue::I64(target.sequence)));
-        if let Some(principal) = terms.principal {
-            change.event.push(reserved(
-                table,
-                SENDER,
-                CellValue::String(principal.to_owned().into()),
-            ));
-        }
-        if table.feed().sequence == SequenceSource::Manual {
-            let now = Timestamp::from_nanos_clamped(time);
-            change
-                .event
-                .push(reserved(table, TIME, CellValue::Timestamp(now)));
-        }
-        // The event reaches the readers of the message.
-        for name in [TO, EXCEPT] {
-            if let Some(list) = newest(table, &row, name) {
-                change
-                    .event
-                    .push(reserved(table, name, list.clone().into_owned()));
-            }
-        }
+        complete_event(
+            table,
+            (target.sequence, &row),
+            (time, terms.principal),
+            &mut change.event,
+        );
         let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
         let except = except.unwrap_or_default();
         let audience = audience(engine, table, feed)?;
@@ -384,7 +370,7 @@ fn change(
             0 => format!("message {}", target.sequence),
             _ => "the event".to_owned(),
         })?;
-        let (_, event) = key_of(table, &writes[1].key)?;
+        let event = sequence_of(table, &writes[1].key)?;
         if audience.is_fanned_out {
             engine.add_fan_out(table, feed, (event, event));
         }
@@ -394,6 +380,30 @@ fn change(
         "message {} was changed by other requests during {ATTEMPTS_MAX} attempts; send the request again",
         target.sequence
     )))
+}
+
+/// Adds the columns that every event has: its message, the principal, the time, and the readers.
+fn complete_event(
+    table: &WideTable,
+    (sequence, row): (i64, &Mutation<'_>),
+    (time, principal): (i64, Option<&str>),
+    event: &mut Values,
+) {
+    event.push(reserved(table, TARGET, CellValue::I64(sequence)));
+    if let Some(principal) = principal {
+        let principal = CellValue::String(principal.to_owned().into());
+        event.push(reserved(table, SENDER, principal));
+    }
+    if table.feed().sequence == SequenceSource::Manual {
+        let now = Timestamp::from_nanos_clamped(time);
+        event.push(reserved(table, TIME, CellValue::Timestamp(now)));
+    }
+    // The event reaches the readers of the message.
+    for name in [TO, EXCEPT] {
+        if let Some(list) = newest(table, row, name) {
+            event.push(reserved(table, name, list.clone().into_owned()));
+        }
+    }
 }
 
 /// Adds to counters of a message. Returns all counters of the message.

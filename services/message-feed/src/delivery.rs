@@ -23,23 +23,22 @@ use bytes::Bytes;
 use tideline_engine::backend::Direction;
 use tideline_engine::feeds::{Audience, Recipient};
 use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::SOURCE;
-use tideline_engine::model::{InboxEntries, TimelineId};
 use tideline_engine::rows::{Action, CellValue, Image, RowWrite, RowWriteOptions, StoredRow};
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_rows::{Result, RowsError};
 
 use crate::inbox::is_for;
 use crate::members::{ENTRIES_PER_WRITE, Membership, count_members, inbox_of, member, members};
-use crate::message::{Values, damaged, key_of, newest, to_columns};
+use crate::message::{Values, damaged, newest, sequence_of, to_columns};
 use crate::read::begin_scan;
-use crate::send::{inbox_entry, partition_of, stored_key};
+use crate::send::{delete_rows, inbox_entry, stored_key};
 use crate::state::{Pulled, State};
 
 /// Returns true if entries of inboxes have copies of their messages.
 pub(crate) fn has_copies(table: &WideTable) -> bool {
-    let inboxes = table.feed().inboxes;
-    inboxes.is_some_and(|inboxes| inboxes.entries == InboxEntries::Copy)
+    table.feed().has_copies()
 }
 
 /// Returns the largest number of members of a feed whose messages are pushed.
@@ -50,8 +49,7 @@ pub(crate) fn push_max(table: &WideTable) -> usize {
 
 /// Returns the largest number of members of a feed whose messages the job writes to inboxes; 0 without a job.
 pub(crate) fn fan_out_max(table: &WideTable) -> usize {
-    let inboxes = table.feed().inboxes;
-    inboxes.map_or(0, |inboxes| inboxes.fan_out_max as usize)
+    table.feed().fan_out_max() as usize
 }
 
 /// Returns the audience of a feed; an empty one if the table has no inboxes.
@@ -231,7 +229,7 @@ pub(crate) fn back_fill(
     );
     let ranges = engine.messages_of(table, joined.feed, bounds)?;
     let missing = |found: &StoredRow| {
-        let (_, sequence) = key_of(table, &found.key)?;
+        let sequence = sequence_of(table, &found.key)?;
         let columns = found.columns().map_err(|reason| damaged(table, reason))?;
         let is_missing = !state.is_left_to_others(sequence) && is_for(table, &columns, &joined.user);
         Ok(is_missing.then_some((sequence, columns.time)))
@@ -297,20 +295,7 @@ pub(crate) fn purge(
         Ok(is_of_feed.then(|| found.key.clone()))
     };
     let remove = |keys: &[Bytes]| {
-        let make = |next_id: &mut dyn FnMut() -> i64| {
-            let removals = keys.iter().map(|key| {
-                Ok(RowWrite {
-                    key: key.clone(),
-                    partition: partition_of(table, key)?,
-                    time: next_id(),
-                    action: Action::Delete,
-                    condition: None,
-                    image: Image::None,
-                })
-            });
-            removals.collect()
-        };
-        engine.write_rows(table, &make, &RowWriteOptions::default())?;
+        delete_rows(engine, table, keys)?;
         Ok(ControlFlow::Continue(()))
     };
     in_batches(engine, table, ranges, of_feed, remove, is_stopped)

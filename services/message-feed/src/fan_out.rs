@@ -36,7 +36,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{fan_out_max, reference};
 use crate::members::{ENTRIES_PER_WRITE, count_members, inbox_of, members, range_of};
-use crate::message::{damaged, key_of, names_in};
+use crate::message::{damaged, names_in, sequence_of};
 use crate::read::begin_scan;
 use crate::send::{ReaderLists, inbox_entry};
 use crate::state::{Progress, State};
@@ -145,7 +145,7 @@ impl<'r> Run<'r, '_> {
             let feed: TimelineId = feed.map_err(|_| damaged(&users, "the state of a feed has no feed id"))?;
             for part in State::read(engine, &users, feed)?.waiting(i64::MAX) {
                 if let Some(first) = self.messages(feed, part)?.next_row()? {
-                    let (_, sequence) = key_of(table, &first.row.key)?;
+                    let sequence = sequence_of(table, &first.row.key)?;
                     engine.add_fan_out(table, feed, (sequence, sequence));
                     break;
                 }
@@ -314,7 +314,7 @@ fn at<T>(step: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
 fn message_of(table: &WideTable, row: &StoredRow) -> Result<Message> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
     Ok(Message {
-        sequence: key_of(table, &row.key)?.1,
+        sequence: sequence_of(table, &row.key)?,
         time: columns.time,
         to: names_in(table, &columns, TO),
         except: names_in(table, &columns, EXCEPT).unwrap_or_default(),

@@ -19,7 +19,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::audience;
 use crate::members::{Membership, UserRows, known_inbox, user_rows};
-use crate::message::{MessageEncoder, damaged, key_of, names_in, newest};
+use crate::message::{MessageEncoder, damaged, names_in, newest, sequence_of};
 use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded};
 use crate::send::stored_key;
 use crate::viewer::Viewer;
@@ -190,7 +190,7 @@ impl Source<'_> {
         if self.next.is_none()
             && let Some(found) = self.scan.next_row()?
         {
-            let (_, sequence) = key_of(table, &found.row.key)?;
+            let sequence = sequence_of(table, &found.row.key)?;
             self.next = Some((sequence, found.row));
         }
         Ok(self.next.as_ref().map(|(sequence, _)| *sequence))
@@ -210,7 +210,7 @@ fn shown(
             Some(CellValue::String(source)) => {
                 let source = source.parse();
                 let source = source.map_err(|_| damaged(table, "an inbox entry holds no feed id"))?;
-                let (_, sequence) = key_of(table, &row.key)?;
+                let sequence = sequence_of(table, &row.key)?;
                 let (key, _) = stored_key(table, source, sequence)?;
                 let is_current = reader
                     .copied_from
@@ -349,7 +349,7 @@ fn newest_message(
             newest(table, &columns, EVENT).is_none() && viewer.sees(table, &columns)
         };
         if is_shown {
-            return Ok(Some((key_of(table, &found.row.key)?.1, found.row)));
+            return Ok(Some((sequence_of(table, &found.row.key)?, found.row)));
         }
     }
     Ok(None)

@@ -15,7 +15,7 @@ use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{CURSOR, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
 use tideline_engine::rows::{
-    Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowPath, RowWrite, RowWriteOptions,
+    Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowWrite, RowWriteOptions,
     StoredRow, Update,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
@@ -24,8 +24,8 @@ use tideline_rows::{Result, RowsError};
 use crate::blocks::sender_of;
 use crate::delivery::{audience, back_fill, pull, purge, push_max, shrunk};
 use crate::message::{check_length, damaged, newest, reserved};
-use crate::read::begin_scan;
-use crate::send::partition_of;
+use crate::read::{begin_index_scan, begin_scan};
+use crate::send::delete_rows;
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
@@ -151,24 +151,17 @@ pub fn members(
     limit: usize,
 ) -> Result<Members> {
     let users = engine.users_table(table)?;
-    let index = users.index(MEMBER_INDEX)?;
     let low = after.map_or(Bound::Unbounded, |(joined, _)| {
         Bound::Included(KeyValue::Signed(*joined))
     });
     let prefix = [KeyValue::String(feed.to_string().into())];
-    let ranges = index.layout().ranges(&prefix, (low, Bound::Unbounded))?;
-    let path = RowPath::Index {
-        index: Arc::clone(index),
-        is_covered: false,
-    };
-    let mut scan = engine.scan_rows(
-        Arc::clone(&users),
-        path,
-        ranges,
-        Direction::Ascending,
-        None,
+    let mut scan = begin_index_scan(
+        engine,
+        &users,
+        (MEMBER_INDEX, false),
+        (&prefix, low),
         limit.saturating_add(1),
-    );
+    )?;
     let mut page = Members::default();
     while let Some(found) = scan.next_row()? {
         let Some(member) = membership(&users, &found.row)? else {
@@ -196,17 +189,9 @@ pub(crate) fn count_members(
     count_max: usize,
 ) -> Result<usize> {
     let users = engine.users_table(table)?;
-    let index = users.index(MEMBER_INDEX)?;
     let prefix = [KeyValue::String(feed.to_string().into())];
-    let ranges = index
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    let path = RowPath::Index {
-        index: Arc::clone(index),
-        is_covered: true,
-    };
-    let users = Arc::clone(&users);
-    let mut scan = engine.scan_rows(users, path, ranges, Direction::Ascending, None, count_max);
+    let of_feed = (&prefix[..], Bound::Unbounded);
+    let mut scan = begin_index_scan(engine, &users, (MEMBER_INDEX, true), of_feed, count_max)?;
     let mut count = 0;
     while count < count_max && scan.next_row()?.is_some() {
         count += 1;
@@ -358,20 +343,7 @@ fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, use
         if keys.is_empty() {
             return Ok(());
         }
-        let make = |next_id: &mut dyn FnMut() -> i64| {
-            let deletes = keys.iter().map(|key| {
-                Ok(RowWrite {
-                    key: key.clone(),
-                    partition: partition_of(users, key)?,
-                    time: next_id(),
-                    action: Action::Delete,
-                    condition: None,
-                    image: Image::None,
-                })
-            });
-            deletes.collect()
-        };
-        engine.write_rows(users, &make, &RowWriteOptions::default())?;
+        delete_rows(engine, users, &keys)?;
         // A device may have set its cursor meanwhile.
     }
 }

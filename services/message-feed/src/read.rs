@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
+use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::EVENT;
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{ALL_PARTS, Mutation, RowPath, RowScan, StoredRow};
@@ -444,8 +445,9 @@ pub fn merge(
                 feed: source.feed.0,
                 sequence,
             };
+            let is_included = is_after(&position) && terms.has_columns(table, &row.key, &columns)?;
             drop(columns);
-            if is_after(&position) && terms.has(table, &row)? {
+            if is_included {
                 source.next = Some((position, row));
             }
         }
@@ -551,6 +553,22 @@ pub(crate) fn begin_scan<'e>(
         None,
         wanted,
     )
+}
+
+/// Begins a scan of a secondary index, given with true if its columns suffice. `prefix` has the values of the first columns
+/// of its key, and `low` is a bound of the next one. The caller expects to take `wanted` rows.
+pub(crate) fn begin_index_scan<'e>(
+    engine: &'e Engine,
+    table: &Arc<WideTable>,
+    (index, is_covered): (&str, bool),
+    (prefix, low): (&[KeyValue<'_>], Bound<KeyValue<'_>>),
+    wanted: usize,
+) -> Result<RowScan<'e>> {
+    let index = Arc::clone(table.index(index)?);
+    let ranges = index.layout().ranges(prefix, (low, Bound::Unbounded))?;
+    let path = RowPath::Index { index, is_covered };
+    let table = Arc::clone(table);
+    Ok(engine.scan_rows(table, path, ranges, Direction::Ascending, None, wanted))
 }
 
 fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<StoredRow>> {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tideline_engine::backend::Direction;
 use tideline_engine::feeds::{Audience, FeedClaim, FeedName, Recipient};
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
@@ -22,8 +21,8 @@ use tideline_engine::model::feed::{
 };
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
-    Action, CellValue, Column, Effect, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowPath,
-    RowWrite, RowWriteOptions, WideError,
+    Action, CellValue, Column, Effect, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowWrite,
+    RowWriteOptions, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::feed::NewMessage;
@@ -32,8 +31,9 @@ use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{audience, cached_members, has_copies};
 use crate::message::{
-    Values, check_length, columns_of, damaged, key_of, newest, reserved, time_of, to_columns,
+    Values, check_length, columns_of, damaged, newest, reserved, sequence_of, time_of, to_columns,
 };
+use crate::read::begin_index_scan;
 
 /// Maximum number of messages of a request.
 pub const MESSAGES_MAX: usize = 1_000;
@@ -328,9 +328,28 @@ pub(crate) fn stored_key(
 }
 
 /// Returns the length of the part of a stored key that names its partition.
-pub(crate) fn partition_of(table: &WideTable, key: &[u8]) -> std::result::Result<usize, EngineError> {
+fn partition_of(table: &WideTable, key: &[u8]) -> std::result::Result<usize, EngineError> {
     let partition = table.layout().partition_len(key);
     partition.map_err(|error| EngineError::Invalid(error.to_string()))
+}
+
+/// Deletes rows of a table, each by its stored key.
+pub(crate) fn delete_rows(engine: &Engine, table: &Arc<WideTable>, keys: &[Bytes]) -> Result<()> {
+    let make = |next_id: &mut dyn FnMut() -> i64| {
+        let deletes = keys.iter().map(|key| {
+            Ok(RowWrite {
+                key: key.clone(),
+                partition: partition_of(table, key)?,
+                time: next_id(),
+                action: Action::Delete,
+                condition: None,
+                image: Image::None,
+            })
+        });
+        deletes.collect()
+    };
+    engine.write_rows(table, &make, &RowWriteOptions::default())?;
+    Ok(())
 }
 
 /// Returns a write of a new row of a feed. With a given sequence number, it requires that the feed has no such row.
@@ -593,23 +612,16 @@ fn sent_before(
     feed: TimelineId,
     id: &str,
 ) -> Result<Option<SentMessage>> {
-    let index = table.index(ID_INDEX)?;
     let prefix = [
         KeyValue::String(feed.to_string().into()),
         KeyValue::String(id.to_owned().into()),
     ];
-    let ranges = index
-        .layout()
-        .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?;
-    let path = RowPath::Index {
-        index: Arc::clone(index),
-        is_covered: true,
-    };
-    let mut scan = engine.scan_rows(Arc::clone(table), path, ranges, Direction::Ascending, None, 1);
+    let of_id = (&prefix[..], Bound::Unbounded);
+    let mut scan = begin_index_scan(engine, table, (ID_INDEX, true), of_id, 1)?;
     let Some(found) = scan.next_row()? else {
         return Ok(None);
     };
-    let (_, sequence) = key_of(table, &found.row.key)?;
+    let sequence = sequence_of(table, &found.row.key)?;
     let row = found.row.columns().map_err(|reason| damaged(table, reason))?;
     let sequence = match newest(table, &row, TARGET) {
         Some(CellValue::I64(target)) => *target,

@@ -351,8 +351,8 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
 
 /// Returns true if a job writes messages to the inboxes of a feed table, or if its inboxes have copies of messages.
 fn has_fan_out(spec: &TableSpec) -> bool {
-    let inboxes = spec.feed.and_then(|feed| feed.inboxes);
-    inboxes.is_some_and(|inboxes| inboxes.fan_out_max > 0 || !inboxes.entries.is_reference())
+    spec.feed
+        .is_some_and(|feed| feed.fan_out_max() > 0 || feed.has_copies())
 }
 
 /// Returns true if the parts of a table follow from generated ids.

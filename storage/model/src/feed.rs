@@ -67,6 +67,19 @@ pub struct FeedSpec {
     pub inboxes: Option<InboxSpec>,
 }
 
+impl FeedSpec {
+    /// Returns [`InboxSpec::fan_out_max`]; 0 without inboxes.
+    pub fn fan_out_max(&self) -> u32 {
+        self.inboxes.map_or(0, |inboxes| inboxes.fan_out_max)
+    }
+
+    /// Returns true if entries of inboxes have copies of their messages.
+    pub fn has_copies(&self) -> bool {
+        self.inboxes
+            .is_some_and(|inboxes| inboxes.entries == InboxEntries::Copy)
+    }
+}
+
 /// Delivery of messages to the inboxes of the members of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -234,10 +247,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         (EXCEPT, ColumnType::Json),
         (MENTIONS, ColumnType::Json),
     ];
-    let has_copies = feed
-        .inboxes
-        .is_some_and(|inboxes| inboxes.entries == InboxEntries::Copy);
-    let copy = has_copies.then_some((COPY, ColumnType::Binary));
+    let copy = feed.has_copies().then_some((COPY, ColumnType::Binary));
     let reserved = reserved
         .into_iter()
         .chain(copy)

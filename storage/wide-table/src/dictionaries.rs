@@ -93,8 +93,8 @@ impl Dictionaries {
         part: PartRef,
         number: u32,
     ) -> std::result::Result<Arc<Dictionary>, BlockError> {
-        let place = (part.part, number);
-        if let Some(known) = self.cached.get(&place) {
+        let key = (part.part, number);
+        if let Some(known) = self.cached.get(&key) {
             return Ok(known);
         }
         let stored = backend.get(Partition::part(part, DICTIONARIES_BUCKET), &number.to_be_bytes())?;
@@ -103,7 +103,7 @@ impl Dictionaries {
         let dictionary = Arc::new(Dictionary {
             decoder: DecoderDictionary::copy(content),
         });
-        self.cached.insert(place, Arc::clone(&dictionary));
+        self.cached.insert(key, Arc::clone(&dictionary));
         Ok(dictionary)
     }
 
@@ -119,7 +119,7 @@ impl Dictionaries {
         kept.insert((part, column), samples);
         while kept.len() > KEPT_SAMPLES_MAX {
             let smallest = kept.iter().min_by_key(|(_, samples)| samples.0.len());
-            let Some(smallest) = smallest.map(|(place, _)| place.clone()) else {
+            let Some(smallest) = smallest.map(|(key, _)| key.clone()) else {
                 return;
             };
             kept.remove(&smallest);

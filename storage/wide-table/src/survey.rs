@@ -433,9 +433,8 @@ impl Survey {
         });
     }
 
-    /// Adds the sizes of the columns of a row.
-    /// Adds the columns of a row, also to the columns of its block. The values of a row that is not packed are stored as
-    /// they are.
+    /// Adds the sizes of the columns of a row, also to those of its block. Without a block, the values are stored as they
+    /// are.
     fn measure_columns(
         &mut self,
         row: &[u8],

@@ -205,8 +205,8 @@ impl WideStore {
             .into_iter()
             .flat_map(|rules| &rules.indexes);
         let lost = indexes.filter(|index| !index.tier().has(tier));
-        let places = lost.map(|index| (index.id(), part.number()));
-        places
+        let part_keys = lost.map(|index| (index.id(), part.number()));
+        part_keys
             .filter_map(|part_key| state.parts.get(&part_key).copied())
             .collect()
     }

@@ -215,11 +215,7 @@ impl Case {
         let delete = self.begin(&client, life);
         let answer = self.trigger(&client, &delete);
         assert!(answer.is_none(), "{context}: never reached: {answer:?}");
-        let gone = server.wait_gone(PATIENCE);
-        assert!(
-            gone.is_ok_and(|status| status.code().is_none()),
-            "{context}: it was killed"
-        );
+        server.expect_killed(context);
         let server = folder.start(&launch(folder));
         let client = server.client();
         life.check(&client, &format!("{context}, after the kill"));

@@ -25,6 +25,16 @@ fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Response 
     server.json(method, path, &body.to_string())
 }
 
+fn write_points(server: &Server, points: &[Value]) {
+    let written = json_of(
+        server,
+        "POST",
+        &format!("{TABLE}/points"),
+        &json!({"points": points}),
+    );
+    assert_eq!(written.expect(200)["rejected"], 0);
+}
+
 /// Checks that a request has succeeded, or that what it changes does not exist. Returns true if it has succeeded.
 fn is_done(response: &Response) -> bool {
     assert!([200, 204, 404].contains(&response.status), "{}", response.text());
@@ -99,13 +109,7 @@ impl Source {
                 json!({"measurement": measurement, "tags": tags, "time": time, "fields": fields})
             })
             .collect();
-        let written = json_of(
-            &self.server,
-            "POST",
-            &format!("{TABLE}/points"),
-            &json!({"points": points}),
-        );
-        assert_eq!(written.expect(200)["rejected"], 0);
+        write_points(&self.server, &points);
     }
 
     /// Selects the timelines of a random host.
@@ -355,7 +359,7 @@ impl Copy {
             if self.server.get(&format!("{TABLE}/timelines/{id}")).status == 404 {
                 // A timeline without points is introduced by a point that is deleted.
                 let point = json!({"measurement": timeline["measurement"], "tags": timeline["tags"], "time": START, "fields": {"integer": 0}});
-                self.write_points(&[point]);
+                write_points(&self.server, &[point]);
                 let delete = json!({"timelines": {"ids": [id]}, "range": {"start": null, "end": null}});
                 json_of(&self.server, "POST", &format!("{TABLE}/points/delete"), &delete).expect(200);
             }
@@ -391,16 +395,6 @@ impl Copy {
         }
     }
 
-    fn write_points(&self, points: &[Value]) {
-        let written = json_of(
-            &self.server,
-            "POST",
-            &format!("{TABLE}/points"),
-            &json!({"points": points}),
-        );
-        assert_eq!(written.expect(200)["rejected"], 0);
-    }
-
     /// Writes points in the form of query results.
     fn write_series(&mut self, series: &Value) {
         let columns = series["columns"].as_array().expect("columns");
@@ -412,7 +406,7 @@ impl Copy {
                 .collect();
             json!({"measurement": series["measurement"], "tags": series["tags"], "time": row[0], "fields": fields})
         });
-        self.write_points(&points.collect::<Vec<_>>());
+        write_points(&self.server, &points.collect::<Vec<_>>());
         if let Some(timeline) = self.waiting.remove(text(series, "id")) {
             self.set_attributes(&timeline);
         }

@@ -20,18 +20,16 @@ fn create(server: &Server, limits: &Value) {
         .iter()
         .map(|at| json!({"op": "put", "key": {"meter": "m", "at": at}, "columns": {"kwh": 1}}))
         .collect();
-    server
-        .json(
-            "POST",
-            "/v1/tables/readings/rows",
-            &json!({"rows": rows}).to_string(),
-        )
-        .expect(200);
+    write_rows(server, &json!({"rows": rows})).expect(200);
     server.json("POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(200);
 }
 
 const OLD: &str = "2025-11-10T00:00:00Z";
 const NEW: &str = "2026-11-20T11:00:00Z";
+
+fn write_rows(server: &Server, rows: &Value) -> crate::client::Response {
+    server.json("POST", "/v1/tables/readings/rows", &rows.to_string())
+}
 
 fn get(server: &Server, at: &str) -> crate::client::Response {
     let body = json!({"keys": [{"meter": "m", "at": at}]});
@@ -39,8 +37,10 @@ fn get(server: &Server, at: &str) -> crate::client::Response {
 }
 
 fn put(server: &Server, at: &str, columns: &Value) -> crate::client::Response {
-    let rows = json!({"rows": [{"op": "put", "key": {"meter": "m", "at": at}, "columns": columns}]});
-    server.json("POST", "/v1/tables/readings/rows", &rows.to_string())
+    write_rows(
+        server,
+        &json!({"rows": [{"op": "put", "key": {"meter": "m", "at": at}, "columns": columns}]}),
+    )
 }
 
 fn scan(server: &Server, from: &str) -> crate::client::Response {
@@ -124,13 +124,7 @@ fn a_scan_waits_between_its_rows_instead_of_failing() {
     let rows: Vec<Value> = (0..8)
         .map(|number| json!({"op": "put", "key": {"meter": "m", "at": format!("2026-11-0{}T00:00:00Z", number + 1)}}))
         .collect();
-    server
-        .json(
-            "POST",
-            "/v1/tables/readings/rows",
-            &json!({"rows": rows}).to_string(),
-        )
-        .expect(200);
+    write_rows(&server, &json!({"rows": rows})).expect(200);
     let keys: Vec<Value> = (1..9)
         .map(|day| json!({"meter": "m", "at": format!("2026-11-0{day}T00:00:00Z")}))
         .collect();

@@ -279,23 +279,29 @@ fn a_row_of_a_later_format_is_refused_by_name() {
     );
 }
 
+/// Returns the stored row of a table with these settings, which reads back as the same row.
+fn stored_table(spec: TableSpec) -> String {
+    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
+    let ManifestChange::Put(stored) = put_table(&row) else {
+        panic!("a put")
+    };
+    let text = String::from_utf8(stored.detail.to_vec()).expect("text");
+    let state = read(&[(ManifestKind::Table, &text)]).expect("a row of this version");
+    assert_eq!(state.common.tables[&TableId(2)], row);
+    text
+}
+
 #[test]
 fn a_table_of_another_model_reads_back() {
     let spec = TableSpec {
         model: TableModel::Wide,
         ..TableSpec::default()
     };
-    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-    let ManifestChange::Put(stored) = put_table(&row) else {
-        panic!("a put")
-    };
-    let text = std::str::from_utf8(&stored.detail).expect("text");
+    let text = stored_table(spec);
     assert!(
         text.starts_with(r#"{"format":6,"id":2,"name":"rows","spec":{"model":"wide","source_tags":"#),
         "{text}"
     );
-    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-    assert_eq!(state.common.tables[&TableId(2)], row);
 }
 
 #[test]
@@ -306,16 +312,10 @@ fn a_table_with_indexes_has_a_later_format() {
         wide: Some(serde_json::from_str(wide).expect("valid settings")),
         ..TableSpec::default()
     };
-    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-    let ManifestChange::Put(stored) = put_table(&row) else {
-        panic!("a put")
-    };
-    let text = std::str::from_utf8(&stored.detail).expect("text");
+    let text = stored_table(spec);
     assert!(text.starts_with(r#"{"format":7,"id":2,"name":"rows""#), "{text}");
     let index = r#""indexes":[{"id":9,"name":"i","key":[{"name":"n","type":"i64"}],"covers":{"columns":[]},"scope":"global","state":{"building":{"next":"00ff"}}}]"#;
     assert!(text.contains(index), "{text}");
-    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-    assert_eq!(state.common.tables[&TableId(2)], row);
 }
 
 #[test]
@@ -330,15 +330,9 @@ fn a_table_with_indexes_of_one_tier_has_a_later_format() {
             wide: Some(serde_json::from_str(&wide).expect("valid settings")),
             ..TableSpec::default()
         };
-        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-        let ManifestChange::Put(stored) = put_table(&row) else {
-            panic!("a put")
-        };
-        let text = std::str::from_utf8(&stored.detail).expect("text");
+        let text = stored_table(spec);
         assert!(text.starts_with(r#"{"format":13,"id":2,"#), "{text}");
         assert!(text.contains(indexes), "{text}");
-        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-        assert_eq!(state.common.tables[&TableId(2)], row);
     }
 }
 
@@ -350,25 +344,19 @@ fn a_table_with_column_groups_has_a_later_format() {
         wide: Some(serde_json::from_str(wide).expect("valid settings")),
         ..TableSpec::default()
     };
-    let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-    let ManifestChange::Put(stored) = put_table(&row) else {
-        panic!("a put")
-    };
-    let text = std::str::from_utf8(&stored.detail).expect("text");
+    let text = stored_table(spec);
     assert!(text.starts_with(r#"{"format":14,"id":2,"#), "{text}");
     assert!(
         text.contains(r#""groups":[{"id":9,"name":"g","columns":["n","x*"]}]"#),
         "{text}"
     );
-    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-    assert_eq!(state.common.tables[&TableId(2)], row);
     let later = text.replace(r#"{"format":14,"#, r#"{"format":20,"#);
     let refused = read(&[(ManifestKind::Table, &later)]).map(|_| ());
     assert!(refused.is_err(), "a later format is refused");
 }
 
 #[test]
-fn a_table_with_cut_values_has_the_latest_format() {
+fn a_table_with_cut_values_has_a_later_format() {
     let wide = r#"{"key":[{"name":"k","type":"u64"}],"columns":[],"large_values":8,"cut_values":true,"groups":[{"id":9,"name":"g","columns":["x*"]}]}"#;
     for (wide, format) in [
         (wide.to_owned(), 16),
@@ -379,42 +367,30 @@ fn a_table_with_cut_values_has_the_latest_format() {
             wide: Some(serde_json::from_str(&wide).expect("valid settings")),
             ..TableSpec::default()
         };
-        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-        let ManifestChange::Put(stored) = put_table(&row) else {
-            panic!("a put")
-        };
-        let text = std::str::from_utf8(&stored.detail).expect("text");
+        let text = stored_table(spec);
         assert!(
             text.starts_with(&format!(r#"{{"format":{format},"id":2,"#)),
             "{text}"
         );
         assert_eq!(text.contains("cut_values"), format == 16, "{text}");
-        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-        assert_eq!(state.common.tables[&TableId(2)], row);
     }
 }
 
 #[test]
-fn a_table_of_the_server_has_the_latest_format() {
+fn a_table_of_the_server_has_a_later_format() {
     let spec = TableSpec {
         model: TableModel::Wide,
         wide: Some(serde_json::from_str(r#"{"key":[{"name":"k","type":"u64"}]}"#).expect("valid settings")),
         is_system: true,
         ..TableSpec::default()
     };
-    let row = TableRow::new(TableId(2), TableName::new("state").expect("a name"), spec, 77, 78);
-    let ManifestChange::Put(stored) = put_table(&row) else {
-        panic!("a put")
-    };
-    let text = std::str::from_utf8(&stored.detail).expect("text");
+    let text = stored_table(spec);
     assert!(text.starts_with(r#"{"format":16,"id":2,"#), "{text}");
     assert!(text.contains(r#""is_system":true"#), "{text}");
-    let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-    assert_eq!(state.common.tables[&TableId(2)], row);
 }
 
 #[test]
-fn a_feed_table_with_a_fan_out_or_copies_has_the_latest_format() {
+fn a_feed_table_with_a_fan_out_or_copies_has_a_later_format() {
     let plain = InboxSpec {
         push_max: 3,
         fan_out_max: 0,
@@ -441,11 +417,7 @@ fn a_feed_table_with_a_fan_out_or_copies_has_the_latest_format() {
             wide: Some(Box::new(rows_of(feed, MessageSettings::default()))),
             ..TableSpec::default()
         };
-        let row = TableRow::new(TableId(2), TableName::new("chat").expect("a name"), spec, 77, 78);
-        let ManifestChange::Put(stored) = put_table(&row) else {
-            panic!("a put")
-        };
-        let text = std::str::from_utf8(&stored.detail).expect("text");
+        let text = stored_table(spec);
         assert!(
             text.starts_with(&format!(r#"{{"format":{format},"id":2,"#)),
             "{text}"
@@ -453,8 +425,6 @@ fn a_feed_table_with_a_fan_out_or_copies_has_the_latest_format() {
         // A table of earlier builds has neither setting.
         let has_new = text.contains("fan_out_max") || text.contains("entries") || text.contains("copy");
         assert_eq!(has_new, format == 17, "{text}");
-        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-        assert_eq!(state.common.tables[&TableId(2)], row);
     }
 }
 
@@ -473,14 +443,8 @@ fn a_feed_table_and_parts_by_generated_ids_have_a_later_format() {
         ..TableSpec::default()
     };
     for spec in [feed, wide] {
-        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-        let ManifestChange::Put(stored) = put_table(&row) else {
-            panic!("a put")
-        };
-        let text = std::str::from_utf8(&stored.detail).expect("text");
+        let text = stored_table(spec);
         assert!(text.starts_with(r#"{"format":15,"id":2,"#), "{text}");
-        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-        assert_eq!(state.common.tables[&TableId(2)], row);
     }
 }
 
@@ -497,13 +461,7 @@ fn a_table_whose_searches_older_builds_would_misread_has_a_later_format() {
         ..TableSpec::default()
     };
     for spec in [analyzed, cells] {
-        let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-        let ManifestChange::Put(stored) = put_table(&row) else {
-            panic!("a put")
-        };
-        let text = std::str::from_utf8(&stored.detail).expect("text");
+        let text = stored_table(spec);
         assert!(text.starts_with(r#"{"format":12,"id":2,"#), "{text}");
-        let state = read(&[(ManifestKind::Table, text)]).expect("a row of this version");
-        assert_eq!(state.common.tables[&TableId(2)], row);
     }
 }
