@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use tideline_rows::RowsError;
 use tideline_testkit::rounds;
 
 use crate::database::{Database, SECOND, fjall, key, memory, parse, values};
+use crate::threads::Ended;
 
 const FEED: &str = "room,name=lobby";
 const DAY: i64 = 86_400 * SECOND;
@@ -386,36 +387,65 @@ fn copies_of_a_feed_that_was_pulled_meanwhile_are_not_used() {
     database.close();
 }
 
+/// Calls `change` while the job runs again and again.
+fn while_the_job_runs(database: &Database, change: impl FnOnce()) {
+    let running = AtomicUsize::new(1);
+    let (engine, table, running) = (database.engine(), &database.table(), &running);
+    thread::scope(|scope| {
+        let job = scope.spawn(move || {
+            let mut count = 0;
+            while running.load(Ordering::SeqCst) > 0 {
+                let mut step = |_: &FanOutProgress| ControlFlow::Continue(());
+                count += fan_out(engine, table, &mut step).expect("a fan-out").entries;
+            }
+            count
+        });
+        let ended = Ended(running);
+        change();
+        drop(ended);
+        assert!(job.join().expect("no panic") > 0);
+    });
+}
+
 /// Members leave while the job runs: it reads members under a claim, for which the request to leave waits.
 #[test]
 fn no_entry_is_written_after_a_member_has_left() {
     let rounds = rounds("TIDELINE_FAN_OUT_ROUNDS", 150, 1_500);
     let mut database = database(&json!({"push_max": 0, "fan_out_max": 5_000}));
     enter(&database, 0..3, None);
-    let is_ended = AtomicBool::new(false);
-    let table = database.table();
-    thread::scope(|scope| {
-        let (database, engine, table, is_ended) = (&database, database.engine(), &table, &is_ended);
-        let writer = scope.spawn(move || {
-            let mut count = 0;
-            while !is_ended.load(Ordering::SeqCst) {
-                let mut step = |_: &FanOutProgress| ControlFlow::Continue(());
-                count += fan_out(engine, table, &mut step).expect("a fan-out").entries;
-            }
-            count
-        });
+    while_the_job_runs(&database, || {
         for round in 0..rounds {
             let user = 10 + round % 4;
-            enter(database, user..user + 1, None);
-            send(database, 3);
-            exit(database, user);
-            assert!(entries(database, user).is_empty(), "round {round}, at once");
+            enter(&database, user..user + 1, None);
+            send(&database, 3);
+            exit(&database, user);
+            assert!(entries(&database, user).is_empty(), "round {round}, at once");
         }
-        is_ended.store(true, Ordering::SeqCst);
-        assert!(writer.join().expect("no panic") > 0);
     });
     for user in 10..14 {
         assert!(entries(&database, user).is_empty(), "user {user}, at the end");
+    }
+    database.close();
+}
+
+/// Members join with all earlier messages while the job writes some of them: it may have read the members before.
+#[test]
+fn members_who_join_during_the_job_have_the_earlier_messages() {
+    // A page has up to 1,000 messages.
+    let rounds = rounds("TIDELINE_FAN_OUT_ROUNDS", 150, 1_500).min(450);
+    let mut database = database(&json!({"push_max": 0, "fan_out_max": 5_000}));
+    enter(&database, 0..3, None);
+    let mut sent = Vec::new();
+    while_the_job_runs(&database, || {
+        for round in 0..rounds {
+            sent.extend(send(&database, 2));
+            enter(&database, 10 + round..11 + round, Some(i64::MIN));
+        }
+    });
+    run(&database);
+    for user in 10..10 + rounds {
+        assert_eq!(entries(&database, user), sent, "user {user}");
+        assert_eq!(shown(&database, user), sent, "user {user}");
     }
     database.close();
 }

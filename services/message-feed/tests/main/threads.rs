@@ -24,7 +24,7 @@ const WRITERS: u64 = 6;
 const READERS: usize = 3;
 
 /// Reduces the number of running threads when it is dropped, also by a panic, so that no other thread waits forever.
-struct Ended<'a>(&'a AtomicUsize);
+pub(crate) struct Ended<'a>(pub(crate) &'a AtomicUsize);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
