@@ -45,10 +45,9 @@ pub mod script;
 pub mod server;
 pub mod subset;
 pub mod syscalls;
-pub mod wait;
 pub mod yaml;
 
 pub use client::{Client, Response};
 pub use ledger::Ledger;
 pub use server::{Launch, Server};
-pub use tideline_testkit::{is_slow, not_run, rounds, seed, seeds, skip};
+pub use tideline_testkit::{is_slow, not_run, rounds, seed, seeds, skip, wait};

@@ -1,17 +1,20 @@
-//! Rules that the tests of every crate share: seeds and case counts of random tests, sizes of slow tests, and missing
-//! prerequisites.
+//! Rules and helpers that the tests of every crate share: seeds and case counts of random tests, sizes of slow tests,
+//! missing prerequisites, bounded waits, Python packages, and nodes of Apache Cassandra.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `TIDELINE_SEED` | replays random tests; without it each run draws a fresh seed |
 //! | `TIDELINE_SLOW` | with `1`, tests run in their slow form |
 //! | `TIDELINE_CORPORA` | folder of the test data that is not part of the repository |
+//! | `TIDELINE_CASSANDRA` | node of Cassandra that tests share, instead of one that they start; see [`cassandra`] |
 //! | `CI` | with `true`, a missing prerequisite fails its test |
 
+pub mod cassandra;
 mod missing;
 pub mod python;
 mod random;
 mod size;
+pub mod wait;
 
 use std::hash::{BuildHasher as _, RandomState};
 

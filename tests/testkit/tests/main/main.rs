@@ -1,6 +1,8 @@
-//! Tests of the rules in `tideline_testkit`: seeds, sizes and missing prerequisites.
+//! Tests of the rules in `tideline_testkit`: seeds, sizes, missing prerequisites and nodes of Cassandra.
 //!
 //! Each case runs this binary again with another environment and checks the output of that test run.
+
+mod cassandra;
 
 use std::process::{Command, Output};
 
@@ -12,6 +14,7 @@ fn subject(name: &str, environment: &[(&str, &str)]) -> Output {
         "TIDELINE_SEED",
         "TIDELINE_SLOW",
         "TIDELINE_CORPORA",
+        "TIDELINE_CASSANDRA",
         "SUBJECT_ROUNDS",
     ] {
         command.env_remove(variable);

@@ -1,0 +1,386 @@
+//! Nodes of Apache Cassandra for tests. `tests/cassandra/node` downloads Cassandra once and starts it on an address of
+//! the loopback.
+//!
+//! [`shared_node`] is the node of a test binary, for tests that only need a cluster. A [`CassandraNode`] belongs to one
+//! test, which can kill, pause and restart it. A node takes 1.2 GiB of memory when idle and 2 GiB under load; its start
+//! takes 5 s on idle cores and up to 25 s on busy ones, after a kill up to 40 s. Each node has its own address, so test
+//! binaries can run at the same time. The data is stored in the folder for temporary files.
+//!
+//! A node ends when its handle is dropped, and within a second of the end of the process that started it, also if that
+//! process was killed. Its data is then removed.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::{skip, wait, workspace};
+
+/// Variable with the contact point of a running node, `host:port`, that [`shared_node`] returns.
+const SHARED_VARIABLE: &str = "TIDELINE_CASSANDRA";
+/// Longest start. A start that replays the commit log on busy cores takes 40 s.
+const START_MAX: Duration = Duration::from_secs(240);
+/// Longest time for a connection, and for an answer to it.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Port for clients.
+const CQL_PORT: u16 = 9042;
+/// Port for other nodes.
+const STORAGE_PORT: u16 = 7000;
+/// Number of addresses of one process.
+const ADDRESSES: u32 = 254;
+/// Lines of each log in the message of a failed start.
+const LOG_LINES: usize = 20;
+/// Frame of the native protocol, version 4, that requests the options of the server: flags, stream and length are 0.
+const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
+/// First bytes of the answer to [`OPTIONS`]: version, flags, stream, and `SUPPORTED`.
+const SUPPORTED: [u8; 5] = [0x84, 0, 0, 0, 6];
+
+/// Settings of a node. All others are those of `tests/cassandra/cassandra.yaml.in`, where limits have Cassandra's
+/// defaults.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// Heap of the JVM in MiB. The process takes up to 1.3 GiB more.
+    pub heap_mib: u32,
+    /// Durability of an acknowledged write.
+    pub commit_log: CommitLog,
+    /// Running node whose cluster the new node joins, which takes about 10 s longer. `None` starts a new cluster.
+    pub seed: Option<Ipv4Addr>,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            heap_mib: 768,
+            commit_log: CommitLog::Periodic,
+            seed: None,
+        }
+    }
+}
+
+/// When a node writes its commit log to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitLog {
+    /// Every 10 s, the default of Cassandra. A kill of the process loses nothing, a power cut can lose acknowledged
+    /// writes.
+    Periodic,
+    /// Before each answer; writes of 10 ms share an fsync.
+    Group,
+}
+
+/// Running node that this process has started; dropping it kills the JVM and removes the data.
+#[derive(Debug)]
+pub struct CassandraNode {
+    settings: NodeSettings,
+    ip: Ipv4Addr,
+    address: String,
+    home: PathBuf,
+    jvm: Child,
+}
+
+/// Reason why there is no node.
+#[derive(Debug)]
+enum Failure {
+    /// A prerequisite is missing on this machine.
+    Missing(String),
+    /// The node cannot be used.
+    Broken(String),
+}
+
+impl Failure {
+    /// Returns `None` after [`skip`] for a missing prerequisite; panics in all other cases.
+    #[track_caller]
+    fn report<T>(&self) -> Option<T> {
+        match self {
+            Self::Missing(reason) => skip(reason),
+            Self::Broken(reason) => panic!("{reason}"),
+        }
+        None
+    }
+}
+
+/// Returns the contact point, `host:port`, of a node that all tests of this binary share. The first call starts it, with
+/// default settings; it ends with the process. If `TIDELINE_CASSANDRA` names another node, returns that one and starts
+/// nothing. Returns `None` after [`skip`] if JDK 17 or Maven is missing, or Cassandra cannot be downloaded.
+///
+/// Tests separate their data, for example by a keyspace for each test.
+///
+/// # Panics
+///
+/// Panics if the node does not start, or the given one does not answer; panics under `CI=true` instead of returning
+/// `None`. Later calls fail in the same way, without a new attempt.
+#[track_caller]
+pub fn shared_node() -> Option<&'static str> {
+    static SHARED: OnceLock<Result<SharedNode, Failure>> = OnceLock::new();
+    match SHARED.get_or_init(SharedNode::find) {
+        Ok(SharedNode::Started(node)) => Some(node.address()),
+        Ok(SharedNode::Given(address)) => Some(address),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Node of [`shared_node`].
+enum SharedNode {
+    Started(CassandraNode),
+    Given(String),
+}
+
+impl SharedNode {
+    fn find() -> Result<Self, Failure> {
+        let Ok(address) = std::env::var(SHARED_VARIABLE) else {
+            return CassandraNode::create(&NodeSettings::default()).map(Self::Started);
+        };
+        match answers(&address) {
+            true => Ok(Self::Given(address)),
+            false => Err(Failure::Broken(format!(
+                "{SHARED_VARIABLE}={address}: no node of Cassandra answers there within {ANSWER_MAX:?}; set it to \
+                 host:port of a running node, or unset it to start one"
+            ))),
+        }
+    }
+}
+
+impl CassandraNode {
+    /// Starts a node and waits until it answers clients. Returns `None` after [`skip`] if JDK 17 or Maven is missing, or
+    /// Cassandra cannot be downloaded.
+    ///
+    /// # Panics
+    ///
+    /// Panics with the last lines of its logs if the node ends or does not answer within 240 s; panics under `CI=true`
+    /// instead of returning `None`.
+    #[track_caller]
+    pub fn start(settings: &NodeSettings) -> Option<Self> {
+        Self::create(settings).map_or_else(|failure| failure.report(), Some)
+    }
+
+    /// Returns the contact point for clients, `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the address of the node, for the settings of a node that joins its cluster.
+    pub fn ip(&self) -> Ipv4Addr {
+        self.ip
+    }
+
+    /// Returns true if the node answers a request for its options within 2 s.
+    pub fn answers(&self) -> bool {
+        answers(&self.address)
+    }
+
+    /// Ends the node by SIGKILL and waits for its end. Its data is kept for [`restart`](Self::restart).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the process cannot be signalled.
+    pub fn kill(&mut self) {
+        self.jvm.kill().expect("the JVM is a child of this process");
+        self.jvm.wait().expect("the JVM is a child of this process");
+    }
+
+    /// Stops the process by SIGSTOP: connections stay open, and nothing is answered.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the node has ended.
+    pub fn pause(&mut self) {
+        self.signal("STOP");
+    }
+
+    /// Continues a paused process by SIGCONT.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the node has ended.
+    pub fn resume(&mut self) {
+        self.signal("CONT");
+    }
+
+    /// Kills the node if it runs, starts it again with its data and address, and waits until it answers clients.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`start`](Self::start) does.
+    pub fn restart(&mut self) {
+        self.kill();
+        let started = self.launch().and_then(|jvm| {
+            self.jvm = jvm;
+            self.await_answer()
+        });
+        started.unwrap_or_else(|reason| panic!("{reason}"));
+    }
+
+    fn create(settings: &NodeSettings) -> Result<Self, Failure> {
+        prepare().map_err(Failure::Missing)?;
+        Self::boot(settings).map_err(Failure::Broken)
+    }
+
+    fn boot(settings: &NodeSettings) -> Result<Self, String> {
+        let (ip, home) = reserve()?;
+        let jvm = launch(settings, ip, &home).inspect_err(|_| drop(fs::remove_dir_all(&home)))?;
+        let mut node = Self {
+            settings: settings.clone(),
+            ip,
+            address: format!("{ip}:{CQL_PORT}"),
+            home,
+            jvm,
+        };
+        node.await_answer()?;
+        Ok(node)
+    }
+
+    fn launch(&self) -> Result<Child, String> {
+        launch(&self.settings, self.ip, &self.home)
+    }
+
+    /// Waits until the node answers; returns an error with the end of the logs if it does not.
+    fn await_answer(&mut self) -> Result<(), String> {
+        let state = wait::until(START_MAX, || match self.jvm.try_wait() {
+            Ok(None) => answers(&self.address).then_some(Ok(())),
+            Ok(Some(status)) => Some(Err(format!("ended ({status})"))),
+            Err(error) => Some(Err(format!("cannot be observed: {error}"))),
+        });
+        let problem = match state {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(problem)) => problem,
+            None => format!("does not answer after {START_MAX:?}"),
+        };
+        let logs: String = ["console.log", "system.log"]
+            .map(|name| last_lines(&self.home.join(name)))
+            .concat();
+        Err(format!(
+            "node of Cassandra at {} {problem}:\n{logs}",
+            self.address
+        ))
+    }
+
+    fn signal(&mut self, signal: &str) {
+        // The id belongs to the JVM until its end has been awaited.
+        let ended = self.jvm.try_wait().expect("the JVM is a child of this process");
+        assert!(
+            ended.is_none(),
+            "node of Cassandra at {} has ended: {ended:?}",
+            self.address
+        );
+        let id = self.jvm.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(
+            status.as_ref().is_ok_and(|status| status.success()),
+            "kill -s {signal} {id}: {status:?}"
+        );
+    }
+}
+
+impl Drop for CassandraNode {
+    fn drop(&mut self) {
+        // If the process ends first, the script does the same.
+        let _ = self.jvm.kill();
+        let _ = self.jvm.wait();
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+fn script() -> PathBuf {
+    workspace().join("tests/cassandra/node")
+}
+
+/// Checks the prerequisites and downloads Cassandra if necessary; returns what is missing as an error.
+fn prepare() -> Result<(), String> {
+    let script = script();
+    let output = Command::new(&script).arg("prepare").output();
+    let output = output.map_err(|error| format!("{} does not start: {error}", script.display()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// Returns an address whose ports are free, and its new folder. The folder reserves the address: the name is the same for
+/// all processes. Processes start their search at different addresses.
+fn reserve() -> Result<(Ipv4Addr, PathBuf), String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    for _ in 0..ADDRESSES {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % ADDRESSES + 1;
+        // 127.0 is left to programs that are configured by hand.
+        let [_, _, high, low] = process.to_be_bytes();
+        let ip = Ipv4Addr::new(127, high % 128 + 1, low, number as u8);
+        let home = std::env::temp_dir().join(format!("tideline-cassandra-{ip}"));
+        match fs::create_dir(&home) {
+            Ok(()) if is_free(ip) => return Ok((ip, home)),
+            Ok(()) => drop(fs::remove_dir(&home)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("{} cannot be created: {error}", home.display())),
+        }
+    }
+    Err(format!(
+        "all {ADDRESSES} addresses of process {process} are in use; remove old folders tideline-cassandra-127.* from {}",
+        std::env::temp_dir().display()
+    ))
+}
+
+/// Returns true if both ports of an address can be bound.
+fn is_free(ip: Ipv4Addr) -> bool {
+    [CQL_PORT, STORAGE_PORT]
+        .iter()
+        .all(|port| TcpListener::bind((ip, *port)).is_ok())
+}
+
+/// Starts the script, which becomes the JVM.
+fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, String> {
+    let console = home.join("console.log");
+    let mut command = Command::new(script());
+    command
+        .args(["run", "--address", &ip.to_string()])
+        .arg("--home")
+        .arg(home)
+        .args(["--parent", &std::process::id().to_string()])
+        .args(["--heap-mib", &settings.heap_mib.to_string()])
+        .args(["--commitlog", settings.commit_log.name()]);
+    if let Some(seed) = settings.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    // In a group of its own, signals of a terminal for the test do not reach the script, which then cleans up.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    File::create(&console)
+        .and_then(|file| Ok((file.try_clone()?, file)))
+        .and_then(|(out, err)| command.stdin(Stdio::null()).stdout(out).stderr(err).spawn())
+        .map_err(|error| format!("{} does not start: {error}", script().display()))
+}
+
+/// Returns true if a node at `host:port` answers [`OPTIONS`].
+fn answers(address: &str) -> bool {
+    let exchange = || -> std::io::Result<bool> {
+        let Some(address) = address.to_socket_addrs()?.next() else {
+            return Ok(false);
+        };
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.write_all(&OPTIONS)?;
+        let mut answer = [0; SUPPORTED.len()];
+        stream.read_exact(&mut answer)?;
+        Ok(answer == SUPPORTED)
+    };
+    exchange().unwrap_or(false)
+}
+
+/// Returns the last lines of a file with its name; empty if it cannot be read.
+fn last_lines(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(LOG_LINES);
+    format!("{}:\n{}\n", path.display(), lines[first..].join("\n"))
+}
+
+impl CommitLog {
+    /// Returns the value of the argument `--commitlog`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Periodic => "periodic",
+            Self::Group => "group",
+        }
+    }
+}
