@@ -189,7 +189,14 @@ fn services_reach_storage_and_indexer_through_the_engine() {
             let below = folder_of.get(dependency.as_str());
             if let Some(below) = below
                 .filter(|below| below.starts_with("storage/") || below.starts_with("indexer/"))
-                .filter(|below| !["storage/wire", "storage/backend-fjall"].contains(below))
+                .filter(|below| {
+                    ![
+                        "storage/wire",
+                        "storage/backend-cassandra",
+                        "storage/backend-fjall",
+                    ]
+                    .contains(below)
+                })
             {
                 broken.push(format!("{folder} uses {below}"));
             }
@@ -226,6 +233,8 @@ fn engines_and_http_stay_in_their_rooms() {
         ("reqwest", &["storage/archive", "services/webhooks"][..]),
         ("fjall", &["storage/backend-fjall"][..]),
         ("tideline-backend-fjall", &["services/server"][..]),
+        ("scylla", &["storage/backend-cassandra"][..]),
+        ("tideline-backend-cassandra", &["services/server"][..]),
         ("tideline-http", &["services/server"][..]),
         ("tideline-cli", &["services/server"][..]),
         ("tideline-server", &[][..]),

@@ -330,6 +330,12 @@ impl Engine {
                 });
                 false
             }
+            Health::Unreachable { reason, since } => {
+                reads = false;
+                let seconds = since.as_secs();
+                reasons.push(format!("the cluster has not answered for {seconds} s: {reason}"));
+                false
+            }
             Health::ReadOnly { reason } => {
                 reasons.push(format!("read-only until an operator decides: {reason}"));
                 false

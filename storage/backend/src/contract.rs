@@ -65,7 +65,8 @@ pub enum Direction {
     Descending,
 }
 
-/// Size limit of a page. A page ends at `rows_max` rows, or after the row that exceeds `bytes_max`.
+/// Size limit of a page. A page ends at the latest at `rows_max` rows, and after the row that exceeds `bytes_max`. It may
+/// end earlier: only [`Page::next`] says whether the range has more rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
     /// Maximum number of rows; at least 1.
@@ -266,6 +267,14 @@ pub enum Health {
         reason: String,
         /// State of the reopening.
         reopening: Reopening,
+    },
+    /// The cluster has not answered for some time. Reads and writes fail until it answers again, which is detected
+    /// automatically.
+    Unreachable {
+        /// Last error.
+        reason: String,
+        /// Time since the first request that failed.
+        since: Duration,
     },
     /// Recovery found less data than had been acknowledged. The backend is read-only until an operator decides. `take`
     /// and `close_epoch` work, so that a shard can be opened for reading, but they store nothing.

@@ -11,7 +11,7 @@ mod rows;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,6 +55,8 @@ pub struct MemoryBackend {
     /// Value of [`State::opening`] when this handle was opened; 0 after `close`. The handle is dead if the values
     /// differ.
     opening: AtomicU64,
+    /// Number of pages read, which varies the length of pages.
+    pages: AtomicUsize,
 }
 
 /// Kind of engine that the backend imitates.
@@ -78,6 +80,8 @@ pub struct MemoryDisk {
 
 /// Maximum number of requests that one call of the distributed character keeps in flight.
 const REQUESTS_IN_FLIGHT: usize = 32;
+/// Rows after which a page of the distributed character may end early.
+const PAGE_ROWS_MIN: usize = 32;
 
 /// Actual outcome of an append that returns `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,6 +360,7 @@ impl MemoryBackend {
                 requests_in_flight: if embedded { 1 } else { REQUESTS_IN_FLIGHT },
             },
             opening: AtomicU64::new(opening),
+            pages: AtomicUsize::new(0),
         }
     }
 
@@ -374,6 +379,20 @@ impl MemoryBackend {
             });
         }
         Ok(state)
+    }
+
+    /// Returns the limit of a page: in the distributed character, pages of many rows end early.
+    fn short(&self, limit: PageLimit) -> PageLimit {
+        match self.disk.character {
+            Character::Embedded => limit,
+            Character::Distributed => {
+                let page = self.pages.fetch_add(1, Ordering::Relaxed);
+                PageLimit {
+                    rows_max: limit.rows_max.min(PAGE_ROWS_MIN + page * 7 % PAGE_ROWS_MIN),
+                    ..limit
+                }
+            }
+        }
     }
 
     fn shard(&self, shard: Shard) -> Result<MappedMutexGuard<'_, ShardState>> {
@@ -415,13 +434,14 @@ impl Backend for MemoryBackend {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<Page> {
+        let limit = self.short(limit);
         Ok(self.state()?.rows.scan(partition, range, direction, limit))
     }
 
     fn scan_many(&self, ranges: &[ScanRange], limit: PageLimit) -> Result<Vec<Page>> {
         let state = self.state_after(ranges.len())?;
         one_by_one(ranges, limit, |range, limit| {
-            let (partition, direction) = (range.partition, Direction::Ascending);
+            let (partition, direction, limit) = (range.partition, Direction::Ascending, self.short(limit));
             Ok(state.rows.scan(partition, &range.keys, direction, limit))
         })
     }

@@ -269,10 +269,7 @@ fn writes_are_atomic(fixture: &dyn Fixture, tier: Tier) {
             }
         });
         while !writer.is_finished() {
-            let rows = collect_all(&*backend, Partition::part(own, 0));
-            assert!(rows.is_empty() || rows.len() == keys.len(), "a partial write");
-            let first = rows.first().map(|row| &row.value);
-            assert!(rows.iter().all(|row| Some(&row.value) == first), "mixed writes");
+            super::rows::assert_one_value(&*backend, Partition::part(own, 0));
         }
     });
     assert_eq!(collect_all(&*backend, Partition::part(own, 0)).len(), keys.len());

@@ -228,7 +228,9 @@ impl Shared {
             } => format!(
                 "archiving is paused: the cold tier has {free_bytes} bytes free on disk, but needs {watermark_bytes}"
             ),
-            Health::Poisoned { reason, .. } | Health::ReadOnly { reason } => reason,
+            Health::Poisoned { reason, .. }
+            | Health::Unreachable { reason, .. }
+            | Health::ReadOnly { reason } => reason,
         };
         Err(BackendError::Unavailable {
             reason,

@@ -1,0 +1,406 @@
+//! The backend trait on a cluster: each call checks its arguments, then waits for its requests.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tideline_backend::limits::{check_row, check_sorted, check_write};
+use tideline_backend::*;
+use tideline_model::{Clock, Durability, SequenceNumber, SystemClock, Tier};
+
+use crate::check;
+use crate::cluster::{Cluster, ClusterCounters};
+use crate::journal::Journals;
+use crate::manifest::Manifests;
+use crate::options::{CassandraOptions, DurabilityDemand};
+use crate::ownership::{Leases, Owner};
+use crate::rows::{Rows, WRITTEN_ONCE};
+use crate::units::Units;
+
+/// Recommended page of a long scan.
+const PAGE_ADVICE: PageLimit = PageLimit {
+    rows_max: 1_024,
+    bytes_max: 1 << 20,
+};
+/// Time after which failing requests count as a failing cluster.
+const FAILING_AFTER: Duration = Duration::from_secs(1);
+
+/// Backend on a Cassandra or ScyllaDB cluster.
+///
+/// Many processes may have the keyspace open; one of them owns the shard at a time.
+pub struct CassandraBackend {
+    cluster: Cluster,
+    capabilities: Capabilities,
+    durability: DurabilityDemand,
+    leases: Leases,
+    manifests: Manifests,
+    journals: Journals,
+    rows: Rows,
+    units: Units,
+    is_closed: AtomicBool,
+}
+
+impl CassandraBackend {
+    /// Connects to the cluster, checks the version of its tables and its durability, and prepares all statements.
+    ///
+    /// # Errors
+    ///
+    /// - `Misconfigured` if there are no tables, or tables of another version, or if the cluster syncs its commit log
+    ///   later than [`CassandraOptions::durability`] demands;
+    /// - `Unavailable` if the cluster cannot be reached.
+    pub fn open(options: CassandraOptions) -> Result<Self> {
+        let capabilities = Capabilities {
+            page_advice: PAGE_ADVICE,
+            requests_in_flight: options.requests_in_flight.max(2),
+        };
+        let cluster = Cluster::open(options)?;
+        let durability = check::durability(&cluster)?;
+        let (leases, manifests, journals, rows, units) = cluster.block_on(async {
+            Ok::<_, BackendError>((
+                Leases::prepare(&cluster).await?,
+                Manifests::prepare(&cluster).await?,
+                Journals::prepare(&cluster).await?,
+                Rows::prepare(&cluster).await?,
+                Units::prepare(&cluster).await?,
+            ))
+        })?;
+        Ok(Self {
+            cluster,
+            capabilities,
+            durability,
+            leases,
+            manifests,
+            journals,
+            rows,
+            units,
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the durability of acknowledged writes, as the nodes declared it at the start.
+    pub fn durability(&self) -> DurabilityDemand {
+        self.durability
+    }
+
+    /// Returns the owner of a shard; `None` before its first [`take`](Backend::take).
+    ///
+    /// # Errors
+    ///
+    /// Those of a read.
+    pub fn owner(&self, shard: Shard) -> Result<Option<Owner>> {
+        self.leases.owner(self.open_cluster()?, shard)
+    }
+
+    /// Returns the counts of requests since the start.
+    pub fn counters(&self) -> ClusterCounters {
+        self.cluster.counters()
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Returns the cluster, unless the backend is closed.
+    fn open_cluster(&self) -> Result<&Cluster> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(BackendError::Refused {
+                reason: "the backend is closed".to_owned(),
+            });
+        }
+        Ok(&self.cluster)
+    }
+
+    /// Lists a unit before rows of it are written.
+    async fn put_rows(
+        &self,
+        cluster: &Cluster,
+        partition: Partition,
+        changes: &[RowChange],
+        stamp: Stamp,
+    ) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.units.list(cluster, partition.unit, partition.bucket).await?;
+        self.rows
+            .write(cluster, partition, changes, stamp.0 as i64)
+            .await?;
+        let sizes = changes
+            .iter()
+            .map(|change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len));
+        self.units.add_bytes(partition.unit, sizes.sum::<usize>() as u64);
+        Ok(())
+    }
+
+    /// Frees all buckets of a unit, and then removes it from the list.
+    fn free(&self, unit: Unit, stamp: i64) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(async {
+            let buckets = self.units.buckets(cluster, unit).await?;
+            if buckets.is_empty() {
+                return Ok(());
+            }
+            self.rows.drop(cluster, unit, &buckets, stamp).await?;
+            self.units.remove(cluster, unit).await
+        })
+    }
+}
+
+impl Backend for CassandraBackend {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn take(&self, shard: Shard) -> Result<Lease> {
+        let cluster = self.open_cluster()?;
+        let lease = self.leases.take(cluster, shard)?;
+        self.journals
+            .begin(cluster, &self.manifests, shard, lease.epoch)?;
+        Ok(lease)
+    }
+
+    fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
+        self.leases.renew(self.open_cluster()?, shard, epoch)
+    }
+
+    fn scan(
+        &self,
+        partition: Partition,
+        range: &KeyRange,
+        direction: Direction,
+        limit: PageLimit,
+    ) -> Result<Page> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.rows.scan(cluster, partition, range, direction, limit))
+    }
+
+    fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.rows.get(cluster, partition, key))
+    }
+
+    fn scan_many(&self, ranges: &[ScanRange], limit: PageLimit) -> Result<Vec<Page>> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.rows.scan_many(cluster, ranges, limit))
+    }
+
+    fn write(
+        &self,
+        partition: Partition,
+        changes: &[RowChange],
+        stamp: Stamp,
+        _durability: Durability,
+    ) -> Result<()> {
+        check_write(partition, changes)?;
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.put_rows(cluster, partition, changes, stamp))
+    }
+
+    fn load_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        // Every write is as durable as the cluster makes it.
+        self.write_sorted(partition, groups, stamp)
+    }
+
+    fn write_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
+        check_sorted(groups)?;
+        groups
+            .iter()
+            .try_for_each(|group| check_write(partition, group))?;
+        let cluster = self.open_cluster()?;
+        cluster.block_on(async {
+            for group in groups {
+                self.put_rows(cluster, partition, group, stamp).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove_rows(&self, partition: Partition, range: &KeyRange, stamp: Stamp) -> Result<()> {
+        check_write(partition, &[])?;
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.rows.remove_range(cluster, partition, range, stamp.0 as i64))
+    }
+
+    fn sync_rows(&self, _shard: Shard) -> Result<()> {
+        self.open_cluster().map(|_| ())
+    }
+
+    fn load(
+        &self,
+        segment: SegmentRef,
+        bucket: u16,
+        rows: &mut dyn Iterator<Item = Result<Row>>,
+    ) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        let partition = Partition::segment(segment, bucket);
+        let mut last: Option<Bytes> = None;
+        let mut bytes = 0;
+        let checked = rows.map(|row| {
+            let row = row?;
+            check_row(&row)?;
+            if last.as_ref().is_some_and(|last| *last >= row.key) {
+                return Err(BackendError::Refused {
+                    reason: "the keys of a load must rise".to_owned(),
+                });
+            }
+            last = Some(row.key.clone());
+            bytes += (row.key.len() + row.value.len()) as u64;
+            Ok(row)
+        });
+        cluster.block_on(self.units.list(cluster, partition.unit, bucket))?;
+        self.rows.load(cluster, partition, checked)?;
+        cluster.block_on(self.units.set_bytes(cluster, partition.unit, bucket, bytes))
+    }
+
+    fn reclaim(&self, segment: SegmentRef) -> Result<()> {
+        self.free(Unit::Segment(segment), WRITTEN_ONCE + 1)
+    }
+
+    fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.units.segments(cluster, shard))
+    }
+
+    fn reclaim_part(&self, part: PartRef) -> Result<()> {
+        // Above every stamp of a row of the part, whatever the clock of its writer showed.
+        let now = SystemClock.now().nanos() / 1_000;
+        self.free(Unit::Part(part), now.max(self.leases.stamp_max()))
+    }
+
+    fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.units.parts(cluster, shard))
+    }
+
+    fn append(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+        _durability: Durability,
+    ) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.journals.append(cluster, shard, epoch, entries))
+    }
+
+    fn sync_journal(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        self.open_cluster()?;
+        self.leases.check(shard, epoch).map(|_| ())
+    }
+
+    fn cut(&self, shard: Shard, epoch: Epoch, _at: SequenceNumber) -> Result<()> {
+        self.open_cluster()?;
+        self.journals.cut(shard, epoch)
+    }
+
+    fn epochs(&self, shard: Shard) -> Result<Vec<JournalEpoch>> {
+        let cluster = self.open_cluster()?;
+        self.journals.epochs(cluster, &self.manifests, shard)
+    }
+
+    fn replay(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        from: SequenceNumber,
+        visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        let place = (shard, epoch, from);
+        self.journals.replay(cluster, &self.manifests, place, visit)
+    }
+
+    fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        let end = (shard, epoch, end);
+        self.journals.close(cluster, &self.manifests, &self.leases, end)
+    }
+
+    fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        self.journals.forget(cluster, &self.manifests, (shard, epoch, to))
+    }
+
+    fn keep_history(&self, shard: Shard, epoch: Epoch, from: Option<SequenceNumber>) -> Result<()> {
+        let cluster = self.open_cluster()?;
+        let kept = (shard, epoch, from);
+        self.journals.keep_history(cluster, &self.manifests, kept)
+    }
+
+    fn history(&self, shard: Shard) -> Result<History> {
+        let cluster = self.open_cluster()?;
+        self.journals.history(cluster, &self.manifests, shard)
+    }
+
+    fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage> {
+        let cluster = self.open_cluster()?;
+        let read = (shard, from, bytes_max);
+        self.journals.read_history(cluster, &self.manifests, read)
+    }
+
+    fn manifest(&self, shard: Shard) -> Result<Manifest> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.manifests.read(cluster, shard))
+    }
+
+    fn edit(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        version: u64,
+        changes: &[ManifestChange],
+    ) -> Result<EditOutcome> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.manifests.edit(cluster, shard, epoch, version, changes))
+    }
+
+    fn health(&self) -> Health {
+        match self.cluster.failing() {
+            Some((since, reason)) if since >= FAILING_AFTER => Health::Unreachable { reason, since },
+            _ => Health::Ready,
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let [hot_bytes, cold_bytes] = Tier::KEPT.map(|tier| self.units.bytes(tier));
+        Usage {
+            data_bytes: hot_bytes + cold_bytes,
+            hot_bytes,
+            cold_bytes,
+            journal_bytes: self.journals.bytes(),
+            free_bytes: u64::MAX,
+            cold_free_bytes: u64::MAX,
+            ..Usage::default()
+        }
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.journals.end();
+        self.leases.end(&self.cluster)
+    }
+}
+
+impl Drop for CassandraBackend {
+    fn drop(&mut self) {
+        // Nothing of this process is written any more, so others need not wait for the end of the lease.
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "the lease could not be given up; another process takes the data after its end");
+        }
+    }
+}
+
+impl fmt::Debug for CassandraBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CassandraBackend")
+            .field("options", &self.cluster.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,394 @@
+//! Session with the cluster: prepared statements, repeated requests, counters.
+//!
+//! The driver repeats nothing by itself. Plain requests are idempotent, because a repeated write has the same key, value
+//! and timestamp: they are repeated with growing, random pauses until the time of the call is over. Conditional
+//! requests are repeated only after answers which say that nothing was done.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::errors::ExecutionError;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::response::query_result::{QueryResult, QueryRowsResult};
+use scylla::response::{PagingState, PagingStateResponse};
+use scylla::serialize::batch::BatchValues;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use tideline_backend::{BackendError, Result};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{Effect, Failure, of_connection, of_preparation, unexpected};
+use crate::options::CassandraOptions;
+use crate::schema;
+use crate::tls;
+
+/// Threads that send and receive. The calls wait on their own threads.
+const THREADS: usize = 2;
+/// First pause before a request is repeated; it doubles with each repetition.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+/// Longest pause before a request is repeated.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Time for the first connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Number and time of requests.
+#[derive(Debug, Default)]
+struct Counted {
+    done: AtomicU64,
+    failed: AtomicU64,
+    repeated: AtomicU64,
+    micros: AtomicU64,
+}
+
+/// Counts of the requests of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestCounters {
+    /// Requests that were answered.
+    pub done: u64,
+    /// Requests that failed after all repetitions.
+    pub failed: u64,
+    /// Repetitions of requests.
+    pub repeated: u64,
+    /// Total time of the answered requests, in microseconds.
+    pub micros: u64,
+}
+
+/// Counts of the requests to a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClusterCounters {
+    /// Plain reads.
+    pub reads: RequestCounters,
+    /// Plain writes.
+    pub writes: RequestCounters,
+    /// Conditional writes, and reads of their rows.
+    pub conditional: RequestCounters,
+}
+
+impl Counted {
+    fn read(&self) -> RequestCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RequestCounters {
+            done: read(&self.done),
+            failed: read(&self.failed),
+            repeated: read(&self.repeated),
+            micros: read(&self.micros),
+        }
+    }
+}
+
+/// Kind of a request: it decides what is repeated, and where it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Conditional,
+}
+
+/// Connection to a cluster, with its threads.
+pub(crate) struct Cluster {
+    runtime: Option<Runtime>,
+    session: Session,
+    pub(crate) options: CassandraOptions,
+    reads: Counted,
+    writes: Counted,
+    conditional: Counted,
+    /// Last failure, and the time since which every request has failed. `None` after an answer.
+    failing: Mutex<Option<(Instant, String)>>,
+}
+
+impl Cluster {
+    /// Connects, and checks the version of the tables.
+    pub(crate) fn open(options: CassandraOptions) -> Result<Self> {
+        schema::check_keyspace(&options.keyspace)?;
+        let runtime = runtime()?;
+        let session = runtime.block_on(async {
+            let session = connect(&options).await?;
+            let used = session.use_keyspace(options.keyspace.clone(), false).await;
+            used.map_err(|error| BackendError::Misconfigured {
+                reason: format!(
+                    "keyspace {} cannot be used: {error}; create it with `tideline backend schema`",
+                    options.keyspace
+                ),
+            })?;
+            schema::require(&session, &options.keyspace).await?;
+            Ok::<_, BackendError>(session)
+        })?;
+        Ok(Self {
+            runtime: Some(runtime),
+            session,
+            options,
+            reads: Counted::default(),
+            writes: Counted::default(),
+            conditional: Counted::default(),
+            failing: Mutex::new(None),
+        })
+    }
+
+    /// Runs a future to its end. The calling thread waits.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = self.runtime.as_ref().expect("the threads end with the value");
+        runtime.block_on(future)
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn counters(&self) -> ClusterCounters {
+        ClusterCounters {
+            reads: self.reads.read(),
+            writes: self.writes.read(),
+            conditional: self.conditional.read(),
+        }
+    }
+
+    /// Returns how long every request has failed, and the last reason; `None` if the last request was answered.
+    pub(crate) fn failing(&self) -> Option<(Duration, String)> {
+        let failing = self.failing.lock();
+        failing
+            .as_ref()
+            .map(|(since, reason)| (since.elapsed(), reason.clone()))
+    }
+
+    /// Prepares a statement.
+    pub(crate) async fn prepare(&self, text: &str) -> Result<PreparedStatement> {
+        let prepared = self.session.prepare(text).await;
+        prepared.map_err(|error| of_preparation(&error))
+    }
+
+    /// Prepares a read of conditional rows, which sees every earlier conditional write.
+    pub(crate) async fn prepare_serial(&self, text: &str) -> Result<PreparedStatement> {
+        let mut prepared = self.prepare(text).await?;
+        prepared.set_consistency(Consistency::LocalSerial);
+        Ok(prepared)
+    }
+
+    /// Runs one statement, and repeats it as its kind allows.
+    pub(crate) async fn execute(
+        &self,
+        kind: Kind,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryResult> {
+        let values = &values;
+        self.repeat(kind, || self.session.execute_unpaged(statement, values))
+            .await
+    }
+
+    /// Runs a read, and returns its rows.
+    pub(crate) async fn rows(
+        &self,
+        kind: Kind,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryRowsResult> {
+        let answer = self.execute(kind, statement, values).await?;
+        answer
+            .into_rows_result()
+            .map_err(|error| unexpected("a read", error))
+    }
+
+    /// Runs a read, and returns one page of its rows.
+    pub(crate) async fn page(
+        &self,
+        kind: Kind,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+        state: PagingState,
+    ) -> Result<(QueryRowsResult, PagingStateResponse)> {
+        let values = &values;
+        let send = || self.session.execute_single_page(statement, values, state.clone());
+        let (answer, next) = self.repeat(kind, send).await?;
+        let rows = answer.into_rows_result();
+        Ok((rows.map_err(|error| unexpected("a read", error))?, next))
+    }
+
+    /// Runs a read, and passes its rows to `visit`, page by page.
+    pub(crate) async fn each_row<R>(
+        &self,
+        kind: Kind,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+        mut visit: impl FnMut(R) -> Result<()>,
+    ) -> Result<()>
+    where
+        R: for<'frame> DeserializeRow<'frame, 'frame>,
+    {
+        let values = &values;
+        let mut state = PagingState::start();
+        loop {
+            let (page, next) = self.page(kind, statement, values, state).await?;
+            for row in page.rows::<R>().map_err(|error| unexpected("a read", error))? {
+                visit(row.map_err(|error| unexpected("a read", error))?)?;
+            }
+            match next {
+                PagingStateResponse::HasMorePages { state: more } => state = more,
+                PagingStateResponse::NoMorePages => return Ok(()),
+            }
+        }
+    }
+
+    /// Runs statements of one partition as one write.
+    pub(crate) async fn batch(
+        &self,
+        kind: Kind,
+        batch: &Batch,
+        values: impl BatchValues,
+    ) -> Result<QueryResult> {
+        let values = &values;
+        self.repeat(kind, || self.session.batch(batch, values)).await
+    }
+
+    /// Returns true if the condition of a statement was fulfilled.
+    pub(crate) fn applied(&self, answer: QueryResult) -> Result<bool> {
+        let rows = answer.into_rows_result();
+        let rows = rows.map_err(|error| unexpected("a conditional write", error))?;
+        is_applied(&rows)
+    }
+
+    async fn repeat<T, F>(&self, kind: Kind, mut send: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, ExecutionError>>,
+    {
+        let counted = match kind {
+            Kind::Read => &self.reads,
+            Kind::Write => &self.writes,
+            Kind::Conditional => &self.conditional,
+        };
+        let begun = Instant::now();
+        let mut pause = PAUSE_MIN;
+        loop {
+            let sent = Instant::now();
+            let failure = match send().await {
+                Ok(answer) => {
+                    counted.done.fetch_add(1, Ordering::Relaxed);
+                    let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    counted.micros.fetch_add(micros, Ordering::Relaxed);
+                    *self.failing.lock() = None;
+                    return Ok(answer);
+                }
+                Err(error) => Failure::of(&error),
+            };
+            let may_repeat = match failure.effect {
+                Effect::NotDone => true,
+                Effect::Unknown => kind != Kind::Conditional,
+                Effect::Final => false,
+            };
+            if !may_repeat || begun.elapsed() + pause >= self.options.call_timeout {
+                counted.failed.fetch_add(1, Ordering::Relaxed);
+                return Err(self.failed(kind, failure));
+            }
+            counted.repeated.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(jittered(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Notes a failure. A conditional write of unknown effect has an error of its own kind.
+    fn failed(&self, kind: Kind, failure: Failure) -> BackendError {
+        if failure.effect != Effect::Final {
+            let mut failing = self.failing.lock();
+            let since = failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+            *failing = Some((since, failure.error.to_string()));
+        }
+        match (kind, failure.effect) {
+            (Kind::Conditional, Effect::Unknown) => BackendError::Unknown {
+                reason: failure.error.to_string(),
+            },
+            _ => failure.error,
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // A runtime that waits for its threads must not be dropped on a thread of another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Returns true if the first column of the answer says that the condition was fulfilled. The other columns depend on the
+/// outcome, so no type fixes them.
+pub(crate) fn is_applied(rows: &QueryRowsResult) -> Result<bool> {
+    use scylla::value::{CqlValue, Row};
+    let row = rows
+        .first_row::<Row>()
+        .map_err(|error| unexpected("a conditional write", error))?;
+    match row.columns.first() {
+        Some(Some(CqlValue::Boolean(is_applied))) => Ok(*is_applied),
+        other => Err(unexpected(
+            "a conditional write",
+            format!("its first column is {other:?}"),
+        )),
+    }
+}
+
+/// Returns an empty batch for rows of one partition, which is then written as a whole.
+pub(crate) fn one_partition(timestamp: Option<i64>) -> Batch {
+    let mut batch = Batch::new(BatchType::Unlogged);
+    batch.set_timestamp(timestamp);
+    batch
+}
+
+/// Connects to the cluster, without a keyspace.
+pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
+    let profile = ExecutionProfile::builder()
+        .consistency(Consistency::LocalQuorum)
+        .serial_consistency(Some(SerialConsistency::LocalSerial))
+        .request_timeout(Some(options.request_timeout))
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        .build();
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&options.contact)
+        .default_execution_profile_handle(profile.into_handle())
+        .connection_timeout(CONNECT_TIMEOUT)
+        .fetch_schema_metadata(false)
+        .tcp_nodelay(true);
+    if let Some(data_center) = &options.data_center {
+        builder = builder.prefer_datacenter(data_center.clone());
+    }
+    if let Some(user) = &options.user {
+        builder = builder.user(user, options.password.as_deref().unwrap_or_default());
+    }
+    if options.is_tls {
+        builder = tls::encrypted(builder, options.ca_file.as_deref())?;
+    }
+    builder.build().await.map_err(|error| of_connection(&error))
+}
+
+/// Runs a future on threads of its own.
+pub(crate) fn block_on_new<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(future);
+    runtime.shutdown_background();
+    outcome
+}
+
+fn runtime() -> Result<Runtime> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("cassandra")
+        .enable_all()
+        .build();
+    runtime.map_err(|error| BackendError::Unavailable {
+        reason: format!("cannot start threads: {error}"),
+        retry_after: Duration::from_secs(1),
+    })
+}
+
+/// Returns a random part of a pause, at least half of it, so that callers who failed together do not return together.
+fn jittered(pause: Duration) -> Duration {
+    let random = uuid::Uuid::new_v4().as_u128() as u64;
+    pause / 2 + pause.mul_f64(random as f64 / u64::MAX as f64) / 2
+}

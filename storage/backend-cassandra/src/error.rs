@@ -1,0 +1,147 @@
+//! Errors of the driver, classified by what they say about the effect of a request.
+//!
+//! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, it may have had
+//! its effect, or have it later.
+
+use std::time::Duration;
+
+use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
+use tideline_backend::BackendError;
+
+/// Pause that is advised if the cluster has too few nodes for a quorum.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a failed request says about its effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The request had no effect. Another try can succeed.
+    NotDone,
+    /// The request may have its effect, now or later. Repeating it is safe only if it is idempotent.
+    Unknown,
+    /// The request is wrong in itself. Another try fails too.
+    Final,
+}
+
+/// Failed request.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) effect: Effect,
+    pub(crate) error: BackendError,
+}
+
+impl Failure {
+    fn unavailable(effect: Effect, reason: String) -> Self {
+        let error = BackendError::Unavailable {
+            reason,
+            retry_after: RETRY_AFTER,
+        };
+        Self { effect, error }
+    }
+
+    fn last(error: BackendError) -> Self {
+        Self {
+            effect: Effect::Final,
+            error,
+        }
+    }
+
+    /// Classifies an error of a request.
+    pub(crate) fn of(error: &ExecutionError) -> Self {
+        match error {
+            ExecutionError::LastAttemptError(attempt) => Self::of_attempt(attempt),
+            ExecutionError::RequestTimeout(after) => Self {
+                effect: Effect::Unknown,
+                error: BackendError::Timeout { after: *after },
+            },
+            ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => {
+                Self::unavailable(Effect::NotDone, format!("the cluster cannot be reached: {error}"))
+            }
+            ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => {
+                Self::unavailable(Effect::NotDone, format!("the cluster cannot be reached: {error}"))
+            }
+            ExecutionError::BadQuery(_) => Self::last(BackendError::Misconfigured {
+                reason: format!("the driver refuses a statement: {error}"),
+            }),
+            other => Self::unavailable(Effect::Unknown, other.to_string()),
+        }
+    }
+
+    fn of_attempt(attempt: &RequestAttemptError) -> Self {
+        let RequestAttemptError::DbError(kind, message) = attempt else {
+            return Self::unavailable(Effect::Unknown, format!("a request failed: {attempt}"));
+        };
+        let described = || format!("the cluster reports: {kind}: {message}");
+        match kind {
+            DbError::Unavailable { required, alive, .. } => Self::unavailable(
+                Effect::NotDone,
+                format!("{alive} nodes with the data are up; {required} are needed for a quorum"),
+            ),
+            DbError::Overloaded | DbError::IsBootstrapping | DbError::RateLimitReached { .. } => {
+                Self::unavailable(Effect::NotDone, described())
+            }
+            DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => {
+                Self::unavailable(Effect::Unknown, described())
+            }
+            DbError::ReadFailure { .. } if message.contains("TOO_MANY_TOMBSTONES") => {
+                Self::last(BackendError::TooManyDead { reason: described() })
+            }
+            DbError::Invalid if is_size(message) => Self::last(BackendError::Misconfigured {
+                reason: format!("a limit of the cluster is too low: {message}"),
+            }),
+            DbError::SyntaxError
+            | DbError::Invalid
+            | DbError::AlreadyExists { .. }
+            | DbError::AuthenticationError
+            | DbError::Unauthorized
+            | DbError::ConfigError
+            | DbError::ProtocolError => Self::last(BackendError::Misconfigured { reason: described() }),
+            _ => Self::unavailable(Effect::Unknown, described()),
+        }
+    }
+}
+
+/// Returns true if a message is about the size of a request.
+fn is_size(message: &str) -> bool {
+    ["too big", "too large", "Batch too large"]
+        .iter()
+        .any(|part| message.contains(part))
+}
+
+/// Classifies an error of the first connection.
+pub(crate) fn of_connection(error: &NewSessionError) -> BackendError {
+    let reason = format!("cannot connect to the cluster: {error}");
+    match error {
+        NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => {
+            BackendError::Misconfigured { reason }
+        }
+        _ => BackendError::Unavailable {
+            reason,
+            retry_after: RETRY_AFTER,
+        },
+    }
+}
+
+/// Classifies an error of preparing a statement: a missing table or right is a wrong setting.
+pub(crate) fn of_preparation(error: &PrepareError) -> BackendError {
+    let reason = format!("cannot prepare a statement: {error}");
+    let is_wrong = matches!(
+        error,
+        PrepareError::AllAttemptsFailed {
+            first_attempt: RequestAttemptError::DbError(DbError::Invalid | DbError::Unauthorized, _)
+        }
+    );
+    match is_wrong {
+        true => BackendError::Misconfigured { reason },
+        false => BackendError::Unavailable {
+            reason,
+            retry_after: RETRY_AFTER,
+        },
+    }
+}
+
+/// Error of an answer that has another form than its statement.
+pub(crate) fn unexpected(what: &str, error: impl std::fmt::Display) -> BackendError {
+    BackendError::Corrupt {
+        reason: format!("the answer of the cluster to {what} cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,881 @@
+//! Journal of a shard: entries of each epoch, in slots that are freed as a whole.
+//!
+//! An append writes its entries plainly, in batches that are in flight together. So an append that fails can leave some
+//! of its entries, and others can arrive later, even after another process has taken the shard. The new owner therefore
+//! stores which entries it has found when it closes the epoch; all others are ignored for good.
+//!
+//! A slot is a partition; its number is the sequence of its first entry. `journal_slot` lists the slots. A slot is
+//! listed before an append into it is acknowledged. Slots that are forgotten while a history is kept stay in the list
+//! with a mark.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
+use scylla::statement::prepared::PreparedStatement;
+use tideline_backend::limits::{check_entries, check_older};
+use tideline_backend::{
+    BackendError, Epoch, ErrorKind, History, HistoryPage, HistoryUnit, JournalEntry, JournalEpoch, Result,
+    Shard,
+};
+use tideline_model::{Clock, SequenceNumber, SystemClock, Timestamp};
+
+use crate::cluster::{Cluster, Kind, one_partition};
+use crate::error::unexpected;
+use crate::manifest::Manifests;
+use crate::ownership::Leases;
+
+/// Bytes after which a new slot begins.
+const SLOT_BYTES: i64 = 32 << 20;
+/// Bytes of the entries of a batch.
+const BATCH_BYTES: usize = 256 << 10;
+/// Bytes that a request for entries should get.
+const PAGE_BYTES: usize = 2 << 20;
+/// Entries of the first request of a read.
+const ENTRIES_AT_FIRST: i32 = 8;
+/// Most entries of a request.
+const ENTRIES_MAX: i32 = 2_000;
+/// Kind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
+const CLOSED: i8 = 2;
+
+/// Timestamps of the rows of `journal_slot` and `journal`.
+const LISTED: i64 = 1;
+const FORGOTTEN: i64 = 2;
+const FREED: i64 = 3;
+
+/// Statements of journals.
+#[derive(Debug)]
+struct Statements {
+    put: PreparedStatement,
+    entries: PreparedStatement,
+    last: PreparedStatement,
+    free: PreparedStatement,
+    list: PreparedStatement,
+    forget: PreparedStatement,
+    unlist: PreparedStatement,
+    slots: PreparedStatement,
+    settings: PreparedStatement,
+    set_history: PreparedStatement,
+    set_epoch_min: PreparedStatement,
+}
+
+/// Slot of the journal.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    /// Sequence of the last entry. `None` if this process has not seen it.
+    last: Option<i64>,
+    bytes: i64,
+    /// Time of the last append, in microseconds.
+    written: i64,
+    is_forgotten: bool,
+    /// True if the row of the slot is stored.
+    is_listed: bool,
+}
+
+/// Epoch and number of a slot.
+type Place = (i64, i64);
+
+/// End of a closed epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Closed {
+    /// First sequence after the epoch.
+    end: i64,
+    /// Sequence from which `runs` is complete. Earlier entries were flushed by their owner.
+    from: i64,
+    /// Entries of the epoch from `from` on: first sequences and counts of runs without a gap.
+    runs: Vec<(i64, i64)>,
+}
+
+/// Stored state of a journal, except the entries.
+#[derive(Debug, Clone, Default)]
+struct State {
+    slots: BTreeMap<Place, Slot>,
+    closed: BTreeMap<i64, Closed>,
+    history_from: Option<i64>,
+    /// Epochs below have no entries for a replay.
+    epoch_min: i64,
+    /// Highest acknowledged sequence of the owner's epoch.
+    acknowledged: Option<i64>,
+    /// Owner's epoch; 0 for a state that was read without ownership.
+    epoch: i64,
+    /// True if the next entry begins a new slot.
+    is_cut: bool,
+    /// Entries that the last replay of an open epoch has passed on: from where, and the runs.
+    replayed: BTreeMap<i64, (i64, Vec<(i64, i64)>)>,
+}
+
+/// Journals of all shards.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    statements: Statements,
+    owned: Mutex<BTreeMap<Shard, State>>,
+}
+
+/// Entries of one append, by slot.
+struct Append<'a> {
+    slots: Vec<(i64, Vec<&'a JournalEntry>)>,
+    unlisted: Vec<i64>,
+}
+
+impl Journals {
+    pub(crate) async fn prepare(cluster: &Cluster) -> Result<Self> {
+        let slot = "WHERE shard = ? AND epoch = ? AND slot = ?";
+        let mut slots = cluster
+            .prepare(
+                "SELECT epoch, slot, last, bytes, written, is_forgotten FROM journal_slot WHERE shard = ?",
+            )
+            .await?;
+        slots.set_page_size(5_000);
+        let statements = Statements {
+            put: cluster
+                .prepare("INSERT INTO journal (shard, epoch, slot, sequence, value) VALUES (?, ?, ?, ?, ?)")
+                .await?,
+            entries: cluster
+                .prepare(&format!(
+                    "SELECT sequence, value FROM journal {slot} AND sequence >= ? LIMIT ?"
+                ))
+                .await?,
+            last: cluster
+                .prepare(&format!(
+                    "SELECT sequence FROM journal {slot} ORDER BY sequence DESC LIMIT 1"
+                ))
+                .await?,
+            free: cluster
+                .prepare(&format!("DELETE FROM journal USING TIMESTAMP ? {slot}"))
+                .await?,
+            list: cluster
+                .prepare("INSERT INTO journal_slot (shard, epoch, slot) VALUES (?, ?, ?) USING TIMESTAMP ?")
+                .await?,
+            forget: cluster
+                .prepare(&format!(
+                    "UPDATE journal_slot USING TIMESTAMP ? SET last = ?, bytes = ?, written = ?, \
+                     is_forgotten = true {slot}"
+                ))
+                .await?,
+            unlist: cluster
+                .prepare(&format!("DELETE FROM journal_slot USING TIMESTAMP ? {slot}"))
+                .await?,
+            slots,
+            settings: cluster
+                .prepare_serial("SELECT epoch_min, history_from FROM shard WHERE shard = ? LIMIT 1")
+                .await?,
+            set_history: cluster
+                .prepare("UPDATE shard SET history_from = ? WHERE shard = ? IF epoch = ?")
+                .await?,
+            set_epoch_min: cluster
+                .prepare("UPDATE shard SET epoch_min = ? WHERE shard = ? IF epoch = ?")
+                .await?,
+        };
+        Ok(Self {
+            statements,
+            owned: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// Reads the state of a shard that this process has taken.
+    pub(crate) fn begin(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        shard: Shard,
+        epoch: Epoch,
+    ) -> Result<()> {
+        let mut state = self.load(cluster, manifests, shard)?;
+        state.epoch = epoch.0 as i64;
+        self.owned.lock().insert(shard, state);
+        Ok(())
+    }
+
+    /// Forgets the state of all shards.
+    pub(crate) fn end(&self) {
+        self.owned.lock().clear();
+    }
+
+    /// Returns the bytes of the entries in the owned journals, except those that earlier owners wrote and no replay read.
+    pub(crate) fn bytes(&self) -> u64 {
+        let owned = self.owned.lock();
+        let slots = owned.values().flat_map(|state| state.slots.values());
+        slots.map(|slot| slot.bytes as u64).sum()
+    }
+
+    // --- writes ----------------------------------------------------------------------------------------
+
+    pub(crate) async fn append(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &[JournalEntry],
+    ) -> Result<()> {
+        let Some(append) = self.plan(shard, epoch, entries)? else {
+            return Ok(());
+        };
+        let (number, held) = (i32::from(shard.0), epoch.0 as i64);
+        let mut requests: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
+        for slot in &append.unlisted {
+            let values = (number, held, *slot, LISTED);
+            let listed = cluster.execute(Kind::Write, &self.statements.list, values);
+            requests.push(listed.map(|done| done.map(|_| ())).boxed());
+        }
+        for (slot, entries) in &append.slots {
+            for batch in in_batches(entries) {
+                requests.push(self.put(cluster, (number, held, *slot), batch).boxed());
+            }
+        }
+        let sent = stream::iter(requests).buffer_unordered(cluster.options.requests_in_flight);
+        let sent: Result<()> = sent.try_collect().await;
+        sent.map_err(|error| match error.kind() {
+            // Parts of the append may be stored, or be stored later.
+            ErrorKind::Unavailable | ErrorKind::Timeout => BackendError::Unknown {
+                reason: error.to_string(),
+            },
+            _ => error,
+        })?;
+        self.acknowledge(shard, epoch, &append, entries);
+        Ok(())
+    }
+
+    /// Assigns entries to slots. Returns `None` without entries.
+    fn plan<'a>(
+        &self,
+        shard: Shard,
+        epoch: Epoch,
+        entries: &'a [JournalEntry],
+    ) -> Result<Option<Append<'a>>> {
+        let mut owned = self.owned.lock();
+        let state = owned.get_mut(&shard).ok_or_else(|| not_owned(epoch))?;
+        if state.epoch != epoch.0 as i64 {
+            return Err(not_owned(epoch));
+        }
+        check_entries(
+            entries,
+            state.acknowledged.map(|last| SequenceNumber(last as u64)),
+        )?;
+        let now = SystemClock.now().nanos() / 1_000;
+        let mut append = Append {
+            slots: Vec::new(),
+            unlisted: Vec::new(),
+        };
+        for entry in entries {
+            let sequence = entry.sequence.0 as i64;
+            let number = state.slot_for(sequence);
+            let slot = state.slots.entry((state.epoch, number)).or_default();
+            slot.bytes += entry.value.len() as i64;
+            slot.last = slot.last.max(Some(sequence));
+            slot.written = now;
+            match append.slots.last_mut() {
+                Some((last, entries)) if *last == number => entries.push(entry),
+                _ => {
+                    if !slot.is_listed {
+                        append.unlisted.push(number);
+                    }
+                    append.slots.push((number, vec![entry]));
+                }
+            }
+        }
+        Ok((!entries.is_empty()).then_some(append))
+    }
+
+    fn acknowledge(&self, shard: Shard, epoch: Epoch, append: &Append<'_>, entries: &[JournalEntry]) {
+        let mut owned = self.owned.lock();
+        let Some(state) = owned
+            .get_mut(&shard)
+            .filter(|state| state.epoch == epoch.0 as i64)
+        else {
+            return;
+        };
+        for slot in &append.unlisted {
+            if let Some(slot) = state.slots.get_mut(&(state.epoch, *slot)) {
+                slot.is_listed = true;
+            }
+        }
+        state.acknowledged = entries.last().map(|entry| entry.sequence.0 as i64);
+    }
+
+    async fn put(
+        &self,
+        cluster: &Cluster,
+        (shard, epoch, slot): (i32, i64, i64),
+        entries: Vec<&JournalEntry>,
+    ) -> Result<()> {
+        let mut batch = one_partition(Some(LISTED));
+        let values = entries.iter().map(|entry| {
+            batch.append_statement(self.statements.put.clone());
+            (shard, epoch, slot, entry.sequence.0 as i64, entry.value.as_ref())
+        });
+        let values: Vec<(i32, i64, i64, i64, &[u8])> = values.collect();
+        cluster.batch(Kind::Write, &batch, values).await.map(|_| ())
+    }
+
+    pub(crate) fn cut(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+        let mut owned = self.owned.lock();
+        match owned.get_mut(&shard) {
+            Some(state) if state.epoch == epoch.0 as i64 => {
+                state.is_cut = true;
+                Ok(())
+            }
+            _ => Err(not_owned(epoch)),
+        }
+    }
+
+    // --- reads -----------------------------------------------------------------------------------------
+
+    pub(crate) fn epochs(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        shard: Shard,
+    ) -> Result<Vec<JournalEpoch>> {
+        let state = self.state(cluster, manifests, shard)?;
+        let mut epochs: Vec<i64> = state.live().map(|((epoch, _), _)| *epoch).collect();
+        epochs.dedup();
+        let epochs = epochs.into_iter().map(|epoch| JournalEpoch {
+            epoch: Epoch(epoch as u64),
+            end: state
+                .closed
+                .get(&epoch)
+                .map(|closed| SequenceNumber(closed.end as u64)),
+        });
+        Ok(epochs.collect())
+    }
+
+    pub(crate) fn replay(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        (shard, epoch, from): (Shard, Epoch, SequenceNumber),
+        visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let state = self.state(cluster, manifests, shard)?;
+        let (epoch, from) = (epoch.0 as i64, from.0 as i64);
+        let closed = state.closed.get(&epoch);
+        let mut runs = Vec::new();
+        let slots: Vec<i64> = state.live_of(epoch).collect();
+        for (at, slot) in slots.iter().enumerate() {
+            if slots.get(at + 1).is_some_and(|next| *next <= from) {
+                continue;
+            }
+            self.each_entry(cluster, (shard, epoch, *slot), from, &mut |sequence, value| {
+                if closed.is_none_or(|closed| closed.has(sequence)) {
+                    add_to_runs(&mut runs, sequence);
+                    visit(SequenceNumber(sequence as u64), value)?;
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        if let Some(own) = self.owned.lock().get_mut(&shard).filter(|_| closed.is_none()) {
+            own.replayed
+                .insert(epoch, (state.complete_from(epoch, from), runs));
+        }
+        Ok(())
+    }
+
+    /// Passes the entries of a slot from a sequence on, until `visit` ends the read.
+    fn each_entry(
+        &self,
+        cluster: &Cluster,
+        (shard, epoch, slot): (Shard, i64, i64),
+        from: i64,
+        visit: &mut dyn FnMut(i64, Bytes) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let (mut next, mut limit) = (from.max(slot), ENTRIES_AT_FIRST);
+        loop {
+            let values = (i32::from(shard.0), epoch, slot, next, limit);
+            let rows = cluster.block_on(cluster.rows(Kind::Read, &self.statements.entries, values))?;
+            let (mut count, mut bytes) = (0, 0);
+            for row in rows
+                .rows::<(i64, Bytes)>()
+                .map_err(|error| unexpected("the read of entries", error))?
+            {
+                let (sequence, value) = row.map_err(|error| unexpected("the read of entries", error))?;
+                (count, bytes, next) = (count + 1, bytes + value.len(), sequence + 1);
+                if visit(sequence, value)?.is_break() {
+                    return Ok(());
+                }
+            }
+            if count < limit {
+                return Ok(());
+            }
+            let average = (bytes / count.unsigned_abs() as usize).max(1);
+            limit = i32::try_from(PAGE_BYTES / average)
+                .unwrap_or(ENTRIES_MAX)
+                .clamp(1, ENTRIES_MAX);
+        }
+    }
+
+    // --- ends ------------------------------------------------------------------------------------------
+
+    pub(crate) fn close(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        leases: &Leases,
+        (shard, epoch, end): (Shard, Epoch, SequenceNumber),
+    ) -> Result<()> {
+        let owner = match leases.epoch(shard) {
+            Some(owner) => owner,
+            None => cluster.block_on(manifests.epoch(cluster, shard))?,
+        };
+        check_older(epoch, owner)?;
+        let (number, end) = (epoch.0 as i64, end.0 as i64);
+        let state = self.state(cluster, manifests, shard)?;
+        if let Some(closed) = state.closed.get(&number) {
+            return match closed.end == end {
+                true => Ok(()),
+                false => Err(BackendError::Refused {
+                    reason: format!("epoch {number} was closed at {}, not at {end}", closed.end),
+                }),
+            };
+        }
+        let (from, mut runs) = match state.replayed.get(&number) {
+            Some(replayed) => replayed.clone(),
+            None => (
+                state.complete_from(number, 0),
+                self.sequences(cluster, &state, shard, number)?,
+            ),
+        };
+        runs.retain_mut(|(first, count)| {
+            *count = (*count).min(end - *first);
+            *count > 0
+        });
+        let closed = Closed { end, from, runs };
+        let detail = closed.encode();
+        let row = (CLOSED, &number.to_be_bytes()[..], &detail[..]);
+        if !cluster.block_on(manifests.put_other(cluster, shard, owner, row))? {
+            return Err(not_owned(owner));
+        }
+        if let Some(own) = self.owned.lock().get_mut(&shard) {
+            own.closed.insert(number, closed);
+            own.replayed.remove(&number);
+        }
+        Ok(())
+    }
+
+    /// Returns the sequences of all live entries of an epoch, as runs.
+    fn sequences(
+        &self,
+        cluster: &Cluster,
+        state: &State,
+        shard: Shard,
+        epoch: i64,
+    ) -> Result<Vec<(i64, i64)>> {
+        let mut runs = Vec::new();
+        for slot in state.live_of(epoch) {
+            self.each_entry(cluster, (shard, epoch, slot), 0, &mut |sequence, _| {
+                add_to_runs(&mut runs, sequence);
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(runs)
+    }
+
+    pub(crate) fn forget(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        (shard, epoch, to): (Shard, Epoch, SequenceNumber),
+    ) -> Result<()> {
+        let (epoch, to) = (epoch.0 as i64, to.0 as i64);
+        let state = self.state(cluster, manifests, shard)?;
+        let live: Vec<(Place, Slot)> = state
+            .live()
+            .filter(|(place, _)| place.0 <= epoch)
+            .map(|(place, slot)| (*place, *slot))
+            .collect();
+        for (at, (place, slot)) in live.iter().enumerate() {
+            let next = live.get(at + 1).filter(|(next, _)| next.0 == place.0);
+            let is_over = match next {
+                Some((next, _)) => next.1 <= to,
+                None if place.0 == state.epoch => false,
+                None => match state.closed.get(&place.0) {
+                    Some(closed) if closed.end <= to => true,
+                    _ => self.last(cluster, shard, *place)?.is_none_or(|last| last < to),
+                },
+            };
+            if is_over {
+                self.forget_slot(cluster, shard, *place, *slot, state.history_from)?;
+            }
+        }
+        self.raise_epoch_min(cluster, manifests, shard)
+    }
+
+    /// Frees a slot, or marks it as forgotten if a history keeps it.
+    fn forget_slot(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        place: Place,
+        mut slot: Slot,
+        history_from: Option<i64>,
+    ) -> Result<()> {
+        let Some(history_from) = history_from else {
+            return self.free_slot(cluster, shard, place);
+        };
+        if slot.last.is_none() {
+            self.each_entry(cluster, (shard, place.0, place.1), 0, &mut |sequence, value| {
+                slot.last = Some(sequence);
+                slot.bytes += value.len() as i64;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            slot.written = SystemClock.now().nanos() / 1_000;
+        }
+        let Some(last) = slot.last.filter(|last| *last >= history_from) else {
+            return self.free_slot(cluster, shard, place);
+        };
+        let number = i32::from(shard.0);
+        let values = (
+            FORGOTTEN,
+            last,
+            slot.bytes,
+            slot.written,
+            number,
+            place.0,
+            place.1,
+        );
+        cluster.block_on(cluster.execute(Kind::Write, &self.statements.forget, values))?;
+        slot.is_forgotten = true;
+        if let Some(own) = self.owned.lock().get_mut(&shard) {
+            own.slots.insert(place, slot);
+        }
+        Ok(())
+    }
+
+    fn free_slot(&self, cluster: &Cluster, shard: Shard, place: Place) -> Result<()> {
+        let values = (FREED, i32::from(shard.0), place.0, place.1);
+        cluster.block_on(cluster.execute(Kind::Write, &self.statements.free, values))?;
+        cluster.block_on(cluster.execute(Kind::Write, &self.statements.unlist, values))?;
+        if let Some(own) = self.owned.lock().get_mut(&shard) {
+            own.slots.remove(&place);
+        }
+        Ok(())
+    }
+
+    /// Stores that older epochs have no entries left, so that slots of them that are listed late are ignored.
+    fn raise_epoch_min(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<()> {
+        let state = self.state(cluster, manifests, shard)?;
+        if state.epoch == 0 {
+            return Ok(());
+        }
+        let lowest = state.live().map(|(place, _)| place.0).next();
+        let lowest = lowest.unwrap_or(state.epoch).min(state.epoch);
+        if lowest <= state.epoch_min {
+            return Ok(());
+        }
+        let values = (lowest, i32::from(shard.0), state.epoch);
+        let answer =
+            cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.set_epoch_min, values))?;
+        if !cluster.applied(answer)? {
+            return Err(not_owned(Epoch(state.epoch as u64)));
+        }
+        if let Some(own) = self.owned.lock().get_mut(&shard) {
+            own.epoch_min = lowest;
+        }
+        Ok(())
+    }
+
+    // --- history ---------------------------------------------------------------------------------------
+
+    pub(crate) fn keep_history(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        (shard, epoch, from): (Shard, Epoch, Option<SequenceNumber>),
+    ) -> Result<()> {
+        let state = self.state(cluster, manifests, shard)?;
+        if state.epoch != epoch.0 as i64 {
+            return Err(not_owned(epoch));
+        }
+        let from = from.map(|from| state.history_from.unwrap_or(0).max(from.0 as i64));
+        let values = (from, i32::from(shard.0), state.epoch);
+        let answer =
+            cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.set_history, values))?;
+        if !cluster.applied(answer)? {
+            return Err(not_owned(epoch));
+        }
+        if let Some(own) = self.owned.lock().get_mut(&shard) {
+            own.history_from = from;
+        }
+        let freed = state.slots.iter().filter(|(_, slot)| {
+            let last = slot.last.unwrap_or(i64::MAX);
+            slot.is_forgotten && from.is_none_or(|from| last < from)
+        });
+        for (place, _) in freed {
+            self.free_slot(cluster, shard, *place)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn history(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<History> {
+        let state = self.state(cluster, manifests, shard)?;
+        let Some(from) = state.history_from else {
+            return Ok(History::default());
+        };
+        let kept = state.slots.values().filter(|slot| slot.is_forgotten);
+        let units = kept.map(|slot| HistoryUnit {
+            last: SequenceNumber(slot.last.unwrap_or(0) as u64),
+            bytes: slot.bytes as u64,
+            written: Timestamp::from_nanos_clamped(slot.written.saturating_mul(1_000)),
+        });
+        Ok(History {
+            from: Some(SequenceNumber(from as u64)),
+            units: units.collect(),
+        })
+    }
+
+    pub(crate) fn read_history(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        (shard, from, bytes_max): (Shard, SequenceNumber, usize),
+    ) -> Result<HistoryPage> {
+        let state = self.state(cluster, manifests, shard)?;
+        let from = (from.0 as i64).max(state.history_from.unwrap_or(0));
+        let mut page = HistoryPage {
+            from: SequenceNumber(from as u64),
+            is_damaged: false,
+            entries: Vec::new(),
+            next: SequenceNumber(from as u64),
+        };
+        let places: Vec<Place> = state.slots.keys().copied().collect();
+        let mut bytes = 0;
+        for (at, (epoch, slot)) in places.iter().enumerate() {
+            let is_before = places.get(at + 1).is_some_and(|next| next.1 <= from);
+            if is_before || bytes >= bytes_max {
+                continue;
+            }
+            self.each_entry(cluster, (shard, *epoch, *slot), from, &mut |sequence, value| {
+                if bytes >= bytes_max {
+                    return Ok(ControlFlow::Break(()));
+                }
+                if state.is_durable(*epoch, sequence) {
+                    bytes += value.len().max(1);
+                    let sequence = SequenceNumber(sequence as u64);
+                    page.next = SequenceNumber(sequence.0 + 1);
+                    page.entries.push(JournalEntry { sequence, value });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(page)
+    }
+
+    // --- state -----------------------------------------------------------------------------------------
+
+    /// Returns the state of a shard: the owner's, or what is stored now.
+    fn state(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<State> {
+        if let Some(own) = self.owned.lock().get(&shard) {
+            return Ok(own.clone());
+        }
+        self.load(cluster, manifests, shard)
+    }
+
+    fn load(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<State> {
+        type Stored = (i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<bool>);
+        let number = i32::from(shard.0);
+        let settings =
+            cluster.block_on(cluster.rows(Kind::Conditional, &self.statements.settings, (number,)))?;
+        let settings = settings.maybe_first_row::<(Option<i64>, Option<i64>)>();
+        let settings = settings.map_err(|error| unexpected("the read of a shard", error))?;
+        let (epoch_min, history_from) = settings.unwrap_or((None, None));
+        let mut state = State {
+            epoch_min: epoch_min.unwrap_or(0),
+            history_from,
+            ..State::default()
+        };
+        for (name, detail) in cluster.block_on(manifests.rows_of_kind(cluster, shard, CLOSED))? {
+            let read = || {
+                Some((
+                    i64::from_be_bytes(name[..].try_into().ok()?),
+                    Closed::decode(&detail)?,
+                ))
+            };
+            let (epoch, closed) =
+                read().ok_or_else(|| BackendError::corrupt("the end of an epoch has no known form"))?;
+            state.closed.insert(epoch, closed);
+        }
+        let epoch_min = state.epoch_min;
+        let slots = &mut state.slots;
+        let read = cluster.each_row(Kind::Read, &self.statements.slots, (number,), |row: Stored| {
+            let (epoch, slot, last, bytes, written, is_forgotten) = row;
+            let is_forgotten = is_forgotten.unwrap_or(false);
+            if is_forgotten || epoch >= epoch_min {
+                let stored = Slot {
+                    last,
+                    bytes: bytes.unwrap_or(0),
+                    written: written.unwrap_or(0),
+                    is_forgotten,
+                    is_listed: true,
+                };
+                slots.insert((epoch, slot), stored);
+            }
+            Ok(())
+        });
+        cluster.block_on(read)?;
+        Ok(state)
+    }
+
+    fn last(&self, cluster: &Cluster, shard: Shard, place: Place) -> Result<Option<i64>> {
+        let values = (i32::from(shard.0), place.0, place.1);
+        let rows = cluster.block_on(cluster.rows(Kind::Read, &self.statements.last, values))?;
+        let row = rows.maybe_first_row::<(i64,)>();
+        let row = row.map_err(|error| unexpected("the read of an entry", error))?;
+        Ok(row.map(|(sequence,)| sequence))
+    }
+}
+
+impl State {
+    /// Returns the slots that a replay reads, in order.
+    fn live(&self) -> impl Iterator<Item = (&Place, &Slot)> {
+        self.slots.iter().filter(|(_, slot)| !slot.is_forgotten)
+    }
+
+    /// Returns the numbers of the slots of an epoch that a replay reads, in order.
+    fn live_of(&self, epoch: i64) -> impl Iterator<Item = i64> {
+        self.live()
+            .filter(move |(place, _)| place.0 == epoch)
+            .map(|(place, _)| place.1)
+    }
+
+    /// Returns the sequence from which a read of an epoch that began at `from` has seen all entries: forgotten slots are
+    /// not read.
+    fn complete_from(&self, epoch: i64, from: i64) -> i64 {
+        self.live_of(epoch).next().map_or(from, |first| from.max(first))
+    }
+
+    /// Returns the slot for an entry of the owner's epoch. An entry that is sent again goes to the slot to which it was
+    /// sent before.
+    fn slot_for(&mut self, sequence: i64) -> i64 {
+        let own = |first: i64, last: i64| (self.epoch, first)..=(self.epoch, last);
+        let before = self.slots.range(own(i64::MIN, sequence)).next_back();
+        let is_newest = self.slots.range(own(sequence + 1, i64::MAX)).next().is_none();
+        match before {
+            Some(((_, first), _)) if !is_newest || *first == sequence => *first,
+            Some(((_, first), slot)) if !self.is_cut && slot.bytes < SLOT_BYTES => *first,
+            _ => {
+                self.is_cut = false;
+                sequence
+            }
+        }
+    }
+
+    /// Returns true if a stored entry belongs to the journal and was acknowledged by its owner, or found by the next.
+    fn is_durable(&self, epoch: i64, sequence: i64) -> bool {
+        if epoch == self.epoch && self.epoch > 0 {
+            return self.acknowledged.is_some_and(|last| sequence <= last);
+        }
+        self.closed.get(&epoch).is_none_or(|closed| closed.has(sequence))
+    }
+}
+
+impl Closed {
+    /// Returns true if the epoch has an entry with this sequence.
+    fn has(&self, sequence: i64) -> bool {
+        if sequence >= self.end {
+            return false;
+        }
+        if sequence < self.from {
+            return true;
+        }
+        let after = self.runs.partition_point(|(first, _)| *first <= sequence);
+        after > 0 && {
+            let (first, count) = self.runs[after - 1];
+            sequence < first + count
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let numbers = [self.end, self.from].into_iter();
+        let runs = self.runs.iter().flat_map(|(first, count)| [*first, *count]);
+        numbers.chain(runs).flat_map(i64::to_be_bytes).collect()
+    }
+
+    fn decode(detail: &[u8]) -> Option<Self> {
+        let (numbers, rest) = detail.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|number| i64::from_be_bytes(*number));
+        let (end, from) = (numbers.next()?, numbers.next()?);
+        let numbers: Vec<i64> = numbers.collect();
+        let (pairs, odd) = numbers.as_chunks::<2>();
+        (rest.is_empty() && odd.is_empty()).then(|| Self {
+            end,
+            from,
+            runs: pairs.iter().map(|[first, count]| (*first, *count)).collect(),
+        })
+    }
+}
+
+/// Divides entries into batches of limited size.
+fn in_batches<'a>(entries: &[&'a JournalEntry]) -> Vec<Vec<&'a JournalEntry>> {
+    let mut batches: Vec<Vec<&JournalEntry>> = Vec::new();
+    let mut bytes = 0;
+    for entry in entries {
+        bytes += entry.value.len();
+        match batches.last_mut() {
+            Some(batch) if bytes <= BATCH_BYTES => batch.push(entry),
+            _ => {
+                bytes = entry.value.len();
+                batches.push(vec![entry]);
+            }
+        }
+    }
+    batches
+}
+
+/// Adds a sequence above all earlier ones.
+fn add_to_runs(runs: &mut Vec<(i64, i64)>, sequence: i64) {
+    match runs.last_mut() {
+        Some((first, count)) if *first + *count == sequence => *count += 1,
+        _ => runs.push((sequence, 1)),
+    }
+}
+
+fn not_owned(epoch: Epoch) -> BackendError {
+    BackendError::Refused {
+        reason: format!("epoch {} is not the owner's", epoch.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_epoch_has_only_the_entries_that_were_found() {
+        let mut runs = Vec::new();
+        for sequence in [5, 6, 7, 10, 20, 21] {
+            add_to_runs(&mut runs, sequence);
+        }
+        assert_eq!(runs, [(5, 3), (10, 1), (20, 2)]);
+        let closed = Closed {
+            end: 21,
+            from: 5,
+            runs,
+        };
+        let has: Vec<i64> = (0..30).filter(|sequence| closed.has(*sequence)).collect();
+        assert_eq!(has, [0, 1, 2, 3, 4, 5, 6, 7, 10, 20]);
+        assert_eq!(Closed::decode(&closed.encode()), Some(closed.clone()));
+        assert_eq!(Closed::decode(&closed.encode()[1..]), None);
+    }
+
+    #[test]
+    fn an_entry_that_is_sent_again_keeps_its_slot() {
+        let mut state = State {
+            epoch: 3,
+            ..State::default()
+        };
+        let place = |state: &mut State, sequence: i64, bytes: i64| {
+            let number = state.slot_for(sequence);
+            state.slots.entry((3, number)).or_default().bytes += bytes;
+            number
+        };
+        assert_eq!(place(&mut state, 5, SLOT_BYTES), 5);
+        assert_eq!(place(&mut state, 6, 1), 6);
+        assert_eq!(place(&mut state, 5, SLOT_BYTES), 5);
+        assert_eq!(place(&mut state, 6, 1), 6);
+        state.is_cut = true;
+        assert_eq!(place(&mut state, 7, 1), 7);
+        assert_eq!(place(&mut state, 8, 1), 7);
+    }
+}

@@ -1,0 +1,35 @@
+//! Distributed backend: Apache Cassandra or ScyllaDB, reached with the driver `scylla`.
+//!
+//! The cluster replicates and spreads the data. A process owns the shard for the time of its lease, and holds nothing
+//! that the cluster does not hold too. The tables and the rules for their use are in [`schema`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`options`] | settings of a connection |
+//! | [`schema`] | tables, their version, and their creation |
+//! | `cluster` | session, prepared statements, repeated requests, classified errors |
+//! | `ownership` | leases, epochs, and the take-over from an owner that stopped |
+//! | `manifest`, `journal` | the shard's rows that other owners must see in order |
+//! | `rows`, `units` | rows of spaces, parts and segments, and the list of parts and segments |
+//! | [`check`] | checks of a cluster before it is used |
+//!
+//! Three rules hold everywhere. Rows are written plainly, under keys that no other process writes; only leases,
+//! manifests and ends of epochs are conditional (light-weight transactions). Every read and write needs a quorum of the
+//! local data centre. No decision compares the clocks of two machines.
+
+mod backend;
+pub mod check;
+mod cluster;
+mod error;
+mod journal;
+mod manifest;
+mod options;
+mod ownership;
+mod rows;
+pub mod schema;
+mod tls;
+mod units;
+
+pub use backend::CassandraBackend;
+pub use cluster::{ClusterCounters, RequestCounters};
+pub use options::{CassandraOptions, DurabilityDemand, Replication};

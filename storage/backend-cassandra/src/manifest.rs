@@ -1,0 +1,253 @@
+//! Manifest of a shard: conditional edits, and reads that see every earlier edit.
+//!
+//! The rows share a partition with the epoch and the version of the shard, so an edit checks both and changes the rows
+//! as one conditional write. The same partition holds the ends of closed epochs, which are no manifest rows.
+
+use bytes::Bytes;
+use scylla::response::{PagingState, PagingStateResponse};
+use scylla::serialize::SerializationError;
+use scylla::serialize::row::{RowSerializationContext, SerializeRow};
+use scylla::serialize::writers::RowWriter;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use tideline_backend::limits::check_edit;
+use tideline_backend::{
+    BackendError, EditOutcome, Epoch, Manifest, ManifestChange, ManifestKind, ManifestRow, Result, Shard,
+};
+
+use crate::cluster::{Cluster, Kind, is_applied};
+use crate::error::unexpected;
+
+/// Rows of one page of a manifest. A row has at most 64 KiB.
+const PAGE_ROWS: i32 = 100;
+/// Attempts to read all pages of one version.
+const ATTEMPTS: u32 = 20;
+
+/// Statements of manifests.
+#[derive(Debug)]
+pub(crate) struct Manifests {
+    rows: PreparedStatement,
+    heading: PreparedStatement,
+    raise_version: PreparedStatement,
+    confirm_epoch: PreparedStatement,
+    put: PreparedStatement,
+    remove: PreparedStatement,
+}
+
+/// Epoch and version of a shard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Heading {
+    epoch: i64,
+    version: i64,
+}
+
+/// Values of one statement of an edit.
+#[derive(Debug)]
+enum Values<'a> {
+    Raise(i64, i32, i64, i64),
+    Confirm(i64, i32, i64),
+    Put(i32, i8, &'a [u8], &'a [u8]),
+    Remove(i32, i8, &'a [u8]),
+}
+
+impl SerializeRow for Values<'_> {
+    fn serialize(
+        &self,
+        context: &RowSerializationContext<'_>,
+        writer: &mut RowWriter<'_>,
+    ) -> std::result::Result<(), SerializationError> {
+        match *self {
+            Self::Raise(next, shard, epoch, version) => {
+                (next, shard, epoch, version).serialize(context, writer)
+            }
+            Self::Confirm(epoch, shard, expected) => (epoch, shard, expected).serialize(context, writer),
+            Self::Put(shard, kind, name, detail) => (shard, kind, name, detail).serialize(context, writer),
+            Self::Remove(shard, kind, name) => (shard, kind, name).serialize(context, writer),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl Manifests {
+    pub(crate) async fn prepare(cluster: &Cluster) -> Result<Self> {
+        let mut rows = cluster
+            .prepare_serial("SELECT epoch, version, kind, name, detail FROM shard WHERE shard = ?")
+            .await?;
+        rows.set_page_size(PAGE_ROWS);
+        Ok(Self {
+            rows,
+            heading: cluster
+                .prepare_serial("SELECT epoch, version FROM shard WHERE shard = ? LIMIT 1")
+                .await?,
+            raise_version: cluster
+                .prepare("UPDATE shard SET version = ? WHERE shard = ? IF epoch = ? AND version = ?")
+                .await?,
+            confirm_epoch: cluster
+                .prepare("UPDATE shard SET epoch = ? WHERE shard = ? IF epoch = ?")
+                .await?,
+            put: cluster
+                .prepare("INSERT INTO shard (shard, kind, name, detail) VALUES (?, ?, ?, ?)")
+                .await?,
+            remove: cluster
+                .prepare("DELETE FROM shard WHERE shard = ? AND kind = ? AND name = ?")
+                .await?,
+        })
+    }
+
+    /// Reads the manifest at one version.
+    pub(crate) async fn read(&self, cluster: &Cluster, shard: Shard) -> Result<Manifest> {
+        let (heading, rows) = self.read_all(cluster, shard).await?;
+        let rows = rows.into_iter().filter_map(|(kind, name, detail)| {
+            let kind = ManifestKind::from_code(u8::try_from(kind).ok()?)?;
+            Some(ManifestRow { kind, name, detail })
+        });
+        Ok(Manifest {
+            epoch: Epoch(heading.epoch as u64),
+            version: heading.version as u64,
+            rows: rows.collect(),
+        })
+    }
+
+    /// Reads all rows of a shard with a kind.
+    pub(crate) async fn rows_of_kind(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        kind: i8,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        let (_, rows) = self.read_all(cluster, shard).await?;
+        let rows = rows.into_iter().filter(|row| row.0 == kind);
+        Ok(rows.map(|(_, name, detail)| (name, detail)).collect())
+    }
+
+    /// Returns the epoch of the owner; 0 before the first.
+    pub(crate) async fn epoch(&self, cluster: &Cluster, shard: Shard) -> Result<Epoch> {
+        Ok(Epoch(self.heading(cluster, shard).await?.epoch as u64))
+    }
+
+    async fn heading(&self, cluster: &Cluster, shard: Shard) -> Result<Heading> {
+        let values = (i32::from(shard.0),);
+        let rows = cluster.rows(Kind::Conditional, &self.heading, values).await?;
+        let row = rows.maybe_first_row::<(Option<i64>, Option<i64>)>();
+        let row = row.map_err(|error| unexpected("the read of a shard", error))?;
+        Ok(row.map_or_else(Heading::default, heading))
+    }
+
+    async fn read_all(&self, cluster: &Cluster, shard: Shard) -> Result<(Heading, Vec<(i8, Bytes, Bytes)>)> {
+        for _ in 0..ATTEMPTS {
+            if let Some(read) = self.read_once(cluster, shard).await? {
+                return Ok(read);
+            }
+        }
+        Err(BackendError::Unavailable {
+            reason: format!("the manifest changed during each of {ATTEMPTS} reads"),
+            retry_after: std::time::Duration::from_secs(1),
+        })
+    }
+
+    /// Reads the rows page by page. Returns `None` if an edit was applied between two pages.
+    async fn read_once(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+    ) -> Result<Option<(Heading, Vec<(i8, Bytes, Bytes)>)>> {
+        type Stored = (Option<i64>, Option<i64>, Option<i8>, Option<Bytes>, Option<Bytes>);
+        let mut found: Option<Heading> = None;
+        let mut all = Vec::new();
+        let mut state = PagingState::start();
+        loop {
+            let values = (i32::from(shard.0),);
+            let (page, next) = cluster.page(Kind::Conditional, &self.rows, values, state).await?;
+            for row in page
+                .rows::<Stored>()
+                .map_err(|error| unexpected("the read of a manifest", error))?
+            {
+                let (epoch, version, kind, name, detail) =
+                    row.map_err(|error| unexpected("the read of a manifest", error))?;
+                let now = heading((epoch, version));
+                if found.is_some_and(|found| found != now) {
+                    return Ok(None);
+                }
+                found = Some(now);
+                if let (Some(kind), Some(name), Some(detail)) = (kind, name, detail) {
+                    all.push((kind, name, detail));
+                }
+            }
+            match next {
+                PagingStateResponse::HasMorePages { state: more } => state = more,
+                PagingStateResponse::NoMorePages => return Ok(Some((found.unwrap_or_default(), all))),
+            }
+        }
+    }
+
+    /// Applies changes under the condition that epoch and version are as given.
+    pub(crate) async fn edit(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        epoch: Epoch,
+        version: u64,
+        changes: &[ManifestChange],
+    ) -> Result<EditOutcome> {
+        check_edit(changes)?;
+        let (number, held, seen) = (i32::from(shard.0), epoch.0 as i64, version as i64);
+        let mut batch = Batch::new(BatchType::Unlogged);
+        let mut values = vec![Values::Raise(seen + 1, number, held, seen)];
+        batch.append_statement(self.raise_version.clone());
+        for change in changes {
+            match change {
+                ManifestChange::Put(row) => {
+                    batch.append_statement(self.put.clone());
+                    values.push(Values::Put(number, row.kind as i8, &row.name, &row.detail));
+                }
+                ManifestChange::Remove(kind, name) => {
+                    batch.append_statement(self.remove.clone());
+                    values.push(Values::Remove(number, *kind as i8, name));
+                }
+            }
+        }
+        if self.is_applied(cluster, &batch, values).await? {
+            return Ok(EditOutcome::Applied { version: version + 1 });
+        }
+        let now = self.heading(cluster, shard).await?;
+        Ok(EditOutcome::Refused {
+            epoch: Epoch(now.epoch as u64),
+            version: now.version as u64,
+        })
+    }
+
+    /// Stores a row of another kind than those of a manifest, under the condition that `epoch` is the owner's.
+    pub(crate) async fn put_other(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        epoch: Epoch,
+        (kind, name, detail): (i8, &[u8], &[u8]),
+    ) -> Result<bool> {
+        let (number, held) = (i32::from(shard.0), epoch.0 as i64);
+        let mut batch = Batch::new(BatchType::Unlogged);
+        batch.append_statement(self.confirm_epoch.clone());
+        batch.append_statement(self.put.clone());
+        let values = vec![
+            Values::Confirm(held, number, held),
+            Values::Put(number, kind, name, detail),
+        ];
+        self.is_applied(cluster, &batch, values).await
+    }
+
+    async fn is_applied(&self, cluster: &Cluster, batch: &Batch, values: Vec<Values<'_>>) -> Result<bool> {
+        let answer = cluster.batch(Kind::Conditional, batch, values).await?;
+        let rows = answer.into_rows_result();
+        is_applied(&rows.map_err(|error| unexpected("a conditional write", error))?)
+    }
+}
+
+fn heading((epoch, version): (Option<i64>, Option<i64>)) -> Heading {
+    Heading {
+        epoch: epoch.unwrap_or(0),
+        version: version.unwrap_or(0),
+    }
+}

@@ -1,0 +1,170 @@
+//! Settings of a connection to a cluster.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Settings of a connection to a cluster.
+#[derive(Clone)]
+pub struct CassandraOptions {
+    /// Addresses of some nodes, as `host` or `host:port`; the driver finds the other nodes. At least one.
+    pub contact: Vec<String>,
+    /// Keyspace of the tables.
+    pub keyspace: String,
+    /// Data centre whose nodes are used. `None`: the nodes of all data centres.
+    pub data_center: Option<String>,
+    /// Name of the user; `None` if the cluster asks for none.
+    pub user: Option<String>,
+    /// Password of the user.
+    pub password: Option<String>,
+    /// True for encrypted connections.
+    pub is_tls: bool,
+    /// File with certificates (PEM) of the authorities of the nodes. `None`: the authorities of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Required durability of an acknowledged write.
+    pub durability: DurabilityDemand,
+    /// Time for which this process owns the shard without a renewal. After a crash, another process takes the shard
+    /// over after a quarter more than this time.
+    pub lease: Duration,
+    /// Address at which other processes reach the HTTP service of this one; stored with the lease.
+    pub advertise: String,
+    /// Longest time of one request to the cluster.
+    pub request_timeout: Duration,
+    /// Longest time of a call with all its repeated requests.
+    pub call_timeout: Duration,
+    /// Number of requests that one call keeps in flight.
+    pub requests_in_flight: usize,
+}
+
+impl Default for CassandraOptions {
+    fn default() -> Self {
+        Self {
+            contact: Vec::new(),
+            keyspace: "tideline".to_owned(),
+            data_center: None,
+            user: None,
+            password: None,
+            is_tls: false,
+            ca_file: None,
+            durability: DurabilityDemand::default(),
+            lease: Duration::from_secs(4),
+            advertise: String::new(),
+            request_timeout: Duration::from_secs(5),
+            call_timeout: Duration::from_secs(10),
+            requests_in_flight: 16,
+        }
+    }
+}
+
+impl fmt::Debug for CassandraOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CassandraOptions")
+            .field("contact", &self.contact)
+            .field("keyspace", &self.keyspace)
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "(masked)"))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Required durability of an acknowledged write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DurabilityDemand {
+    /// On the disks of a quorum: every node must sync its commit log before it answers.
+    #[default]
+    Synced,
+    /// At least in the memory of a quorum. A node with default settings syncs its commit log every ten seconds.
+    Replicated,
+}
+
+impl DurabilityDemand {
+    /// Returns the name used in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::Replicated => "replicated",
+        }
+    }
+}
+
+impl FromStr for DurabilityDemand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "synced" => Ok(Self::Synced),
+            "replicated" => Ok(Self::Replicated),
+            other => Err(format!("{other:?} is neither \"synced\" nor \"replicated\"")),
+        }
+    }
+}
+
+/// Replication of a new keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replication {
+    /// The same number of copies without regard to data centres, for one data centre or a test.
+    Simple(u8),
+    /// Number of copies in each named data centre.
+    DataCenters(Vec<(String, u8)>),
+}
+
+impl FromStr for Replication {
+    type Err = String;
+
+    /// Reads `3`, or `dc1:3,dc2:3`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let copies = |text: &str| match text.parse::<u8>() {
+            Ok(copies @ 1..) => Ok(copies),
+            _ => Err(format!("{text:?} is not a number of copies from 1 to 255")),
+        };
+        if !text.contains(':') {
+            return copies(text).map(Self::Simple);
+        }
+        let centers = text.split(',').map(|part| match part.split_once(':') {
+            Some((name, count)) if is_name(name) => Ok((name.to_owned(), copies(count)?)),
+            _ => Err(format!("{part:?} is not DATA_CENTRE:COPIES")),
+        });
+        centers.collect::<Result<_, _>>().map(Self::DataCenters)
+    }
+}
+
+/// Returns true for names that need no quotes and cannot end a quoted text.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=48).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
+/// Returns true for names of keyspaces, which stay without quotes.
+pub(crate) fn is_keyspace(text: &str) -> bool {
+    is_name(text)
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replication_is_a_number_or_a_list_of_data_centres() {
+        assert_eq!("3".parse(), Ok(Replication::Simple(3)));
+        let two = vec![("east".to_owned(), 3), ("west".to_owned(), 2)];
+        assert_eq!("east:3,west:2".parse(), Ok(Replication::DataCenters(two)));
+        for wrong in ["", "0", "256", "east", "east:0", "a'b:3", ":3"] {
+            assert!(wrong.parse::<Replication>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keyspaces_are_plain_names() {
+        for right in ["tideline", "t1", "a_b"] {
+            assert!(is_keyspace(right), "{right}");
+        }
+        for wrong in ["", "1a", "Tideline", "a b", "a\"b", &"x".repeat(49)] {
+            assert!(!is_keyspace(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Leases: which process owns a shard, and how another process takes it over.
+//!
+//! Each process has a row in `member` and renews it under the condition that it is not marked as dead. A process that
+//! wants a shard watches the row of its owner. If the count of renewals does not move for a lease and a quarter, by the
+//! clock of the watcher alone, the watcher marks the owner as dead, under the condition that the count has not moved.
+//! Only then does it take the shard, in a new epoch. So a renewal that succeeds proves that no other process has taken a
+//! shard of this one, and clocks of different machines are never compared. The one assumption is that clocks run at the
+//! same speed within a quarter.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use scylla::statement::prepared::PreparedStatement;
+use tideline_backend::{BackendError, Epoch, Lease, Result, Shard, Stamp};
+use tideline_model::{Clock, SystemClock};
+use uuid::Uuid;
+
+use crate::cluster::{Cluster, Kind};
+use crate::error::unexpected;
+
+/// Value of the only partition of `member`.
+const CLUSTER: i32 = 0;
+/// Time ahead of the clock for which stamps are reserved, in microseconds.
+const STAMPS_AHEAD: i64 = 60_000_000;
+/// Longest advice to a process that waits for a shard.
+const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+/// Attempts to find out the effect of a conditional write.
+const ATTEMPTS: u32 = 5;
+
+/// Owner of a shard, as other processes see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Address of its HTTP service; empty if it gave none.
+    pub address: String,
+    /// Epoch of the shard.
+    pub epoch: Epoch,
+    /// True if the owner gave up the shard, or was declared dead.
+    pub is_dead: bool,
+}
+
+/// Statements of leases.
+#[derive(Debug)]
+struct Statements {
+    join: PreparedStatement,
+    renew: PreparedStatement,
+    end: PreparedStatement,
+    declare_dead: PreparedStatement,
+    member: PreparedStatement,
+    shard: PreparedStatement,
+    take_first: PreparedStatement,
+    take: PreparedStatement,
+}
+
+/// This process as a member.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    node: Uuid,
+    renewals: i64,
+    stamp_max: i64,
+}
+
+/// What a member's row says.
+#[derive(Debug, Clone)]
+struct Seen {
+    address: String,
+    renewals: i64,
+    is_dead: bool,
+    stamp_max: i64,
+}
+
+/// Owner's part of the row of a shard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Owned {
+    epoch: i64,
+    owner: Option<Uuid>,
+    stamp_min: i64,
+}
+
+/// Leases of this process.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    statements: Statements,
+    /// `None` until the first shard is taken, and after the process was declared dead. Held over requests, so that
+    /// renewals have an order.
+    member: Mutex<Option<Member>>,
+    /// Lowest stamps of the owned shards, with their epochs.
+    owned: Mutex<BTreeMap<Shard, (Epoch, i64)>>,
+    /// Renewals of other members, with the times of this process since which they did not move.
+    watched: Mutex<BTreeMap<Uuid, (i64, Instant)>>,
+}
+
+impl Leases {
+    pub(crate) async fn prepare(cluster: &Cluster) -> Result<Self> {
+        let statements = Statements {
+            join: cluster
+                .prepare(
+                    "INSERT INTO member (cluster, node, address, renewals, is_dead, stamp_max) \
+                     VALUES (?, ?, ?, ?, false, ?) IF NOT EXISTS",
+                )
+                .await?,
+            renew: cluster
+                .prepare(
+                    "UPDATE member SET renewals = ?, stamp_max = ? WHERE cluster = ? AND node = ? IF is_dead = false",
+                )
+                .await?,
+            end: cluster
+                .prepare("UPDATE member SET is_dead = true WHERE cluster = ? AND node = ? IF is_dead = false")
+                .await?,
+            declare_dead: cluster
+                .prepare(
+                    "UPDATE member SET is_dead = true WHERE cluster = ? AND node = ? \
+                     IF is_dead = false AND renewals = ?",
+                )
+                .await?,
+            member: cluster
+                .prepare_serial(
+                    "SELECT address, renewals, is_dead, stamp_max FROM member WHERE cluster = ? AND node = ?",
+                )
+                .await?,
+            shard: cluster
+                .prepare_serial("SELECT epoch, owner, stamp_min FROM shard WHERE shard = ? LIMIT 1")
+                .await?,
+            take_first: cluster
+                .prepare(
+                    "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ?, version = 0 WHERE shard = ? \
+                     IF epoch = null",
+                )
+                .await?,
+            take: cluster
+                .prepare(
+                    "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ? WHERE shard = ? IF epoch = ? AND owner = ?",
+                )
+                .await?,
+        };
+        Ok(Self {
+            statements,
+            member: Mutex::new(None),
+            owned: Mutex::new(BTreeMap::new()),
+            watched: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// Takes a shard that has no living owner but this process.
+    pub(crate) fn take(&self, cluster: &Cluster, shard: Shard) -> Result<Lease> {
+        let mut member = self.member.lock();
+        cluster.block_on(async {
+            let before = self.owned(cluster, shard).await?;
+            let own = member.map(|member| member.node);
+            let reserved = match before.owner {
+                None => 0,
+                Some(owner) if Some(owner) == own => member.map_or(0, |member| member.stamp_max),
+                Some(owner) => self.wait_for_end(cluster, owner).await?,
+            };
+            let stamp_min = before.stamp_min.max(reserved) + 1;
+            let member = match self.renew_member(cluster, &mut member, stamp_min).await? {
+                Some(member) => member,
+                None => self.join(cluster, &mut member, stamp_min).await?,
+            };
+            let epoch = self
+                .take_after(cluster, shard, before, member.node, stamp_min)
+                .await?;
+            self.owned.lock().insert(shard, (epoch, stamp_min));
+            Ok(lease(cluster, epoch, stamp_min, member))
+        })
+    }
+
+    /// Renews the lease of an owned shard.
+    pub(crate) fn renew(&self, cluster: &Cluster, shard: Shard, epoch: Epoch) -> Result<Lease> {
+        let mut member = self.member.lock();
+        let stamp_min = self.check(shard, epoch)?;
+        let renewed = cluster.block_on(self.renew_member(cluster, &mut member, stamp_min))?;
+        match renewed {
+            Some(member) => Ok(lease(cluster, epoch, stamp_min, member)),
+            None => {
+                self.owned.lock().clear();
+                Err(refused(format!(
+                    "this process did not renew its lease in time and was declared dead; its epoch was {}",
+                    epoch.0
+                )))
+            }
+        }
+    }
+
+    /// Refuses an epoch that this process does not own. Returns the lowest stamp of the epoch.
+    pub(crate) fn check(&self, shard: Shard, epoch: Epoch) -> Result<i64> {
+        match self.owned.lock().get(&shard) {
+            Some((own, stamp_min)) if *own == epoch => Ok(*stamp_min),
+            Some((own, _)) => Err(refused(format!(
+                "epoch {} is not the owner's, {}",
+                epoch.0, own.0
+            ))),
+            None => Err(refused(format!(
+                "this process does not own the shard in epoch {}",
+                epoch.0
+            ))),
+        }
+    }
+
+    /// Returns the epoch in which this process owns a shard.
+    pub(crate) fn epoch(&self, shard: Shard) -> Option<Epoch> {
+        self.owned.lock().get(&shard).map(|(epoch, _)| *epoch)
+    }
+
+    /// Returns the highest stamp that this process may have used; 0 without a lease.
+    pub(crate) fn stamp_max(&self) -> i64 {
+        self.member.lock().map_or(0, |member| member.stamp_max)
+    }
+
+    /// Gives up all shards, so that other processes need not wait.
+    pub(crate) fn end(&self, cluster: &Cluster) -> Result<()> {
+        let member = self.member.lock().take();
+        self.owned.lock().clear();
+        let Some(member) = member else {
+            return Ok(());
+        };
+        let values = (CLUSTER, member.node);
+        let ended = cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.end, values));
+        ended.map(|_| ())
+    }
+
+    /// Returns the owner of a shard; `None` before the first take.
+    pub(crate) fn owner(&self, cluster: &Cluster, shard: Shard) -> Result<Option<Owner>> {
+        cluster.block_on(async {
+            let owned = self.owned(cluster, shard).await?;
+            let Some(owner) = owned.owner else {
+                return Ok(None);
+            };
+            let seen = self.seen(cluster, owner).await?;
+            Ok(Some(Owner {
+                address: seen.as_ref().map(|seen| seen.address.clone()).unwrap_or_default(),
+                epoch: Epoch(owned.epoch as u64),
+                is_dead: seen.is_none_or(|seen| seen.is_dead),
+            }))
+        })
+    }
+
+    /// Returns the reserved stamps of another owner that has ended. Marks it as dead if it has been silent for long
+    /// enough.
+    async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid) -> Result<i64> {
+        let Some(seen) = self.seen(cluster, owner).await? else {
+            return Err(BackendError::corrupt(format!(
+                "the shard's owner {owner} is no member"
+            )));
+        };
+        if seen.is_dead {
+            self.watched.lock().remove(&owner);
+            return Ok(seen.stamp_max);
+        }
+        let lease = cluster.options.lease;
+        let silence = lease + lease / 4;
+        let silent_for = {
+            let mut watched = self.watched.lock();
+            let (renewals, since) = watched.entry(owner).or_insert((seen.renewals, Instant::now()));
+            if *renewals != seen.renewals {
+                (*renewals, *since) = (seen.renewals, Instant::now());
+            }
+            since.elapsed()
+        };
+        let owned_elsewhere = |left: Duration| BackendError::Unavailable {
+            reason: match seen.address.as_str() {
+                "" => "another process owns the data".to_owned(),
+                address => format!("the process at {address} owns the data"),
+            },
+            retry_after: left.clamp(Duration::from_millis(20), WATCH_INTERVAL),
+        };
+        if silent_for < silence {
+            return Err(owned_elsewhere(silence - silent_for));
+        }
+        let values = (CLUSTER, owner, seen.renewals);
+        let answer = cluster
+            .execute(Kind::Conditional, &self.statements.declare_dead, values)
+            .await?;
+        if !cluster.applied(answer)? {
+            return Err(owned_elsewhere(WATCH_INTERVAL));
+        }
+        tracing::warn!(
+            address = seen.address,
+            ?silent_for,
+            "the owner of the data is silent and was declared dead"
+        );
+        self.watched.lock().remove(&owner);
+        // A renewal may have reserved more stamps between the read and the declaration only if it moved the count.
+        Ok(seen.stamp_max)
+    }
+
+    /// Takes a shard if it still is as it was read.
+    async fn take_after(
+        &self,
+        cluster: &Cluster,
+        shard: Shard,
+        before: Owned,
+        node: Uuid,
+        stamp_min: i64,
+    ) -> Result<Epoch> {
+        let (number, epoch) = (i32::from(shard.0), before.epoch + 1);
+        let answer = match before.owner {
+            None => {
+                let values = (epoch, node, stamp_min, number);
+                cluster
+                    .execute(Kind::Conditional, &self.statements.take_first, values)
+                    .await
+            }
+            Some(owner) => {
+                let values = (epoch, node, stamp_min, number, before.epoch, owner);
+                cluster
+                    .execute(Kind::Conditional, &self.statements.take, values)
+                    .await
+            }
+        };
+        let is_taken = match answer {
+            Ok(answer) => cluster.applied(answer)?,
+            // The row shows whether a take of unknown outcome was applied: no other process writes this pair.
+            Err(BackendError::Unknown { .. }) => {
+                let now = self.owned(cluster, shard).await?;
+                (now.epoch, now.owner) == (epoch, Some(node))
+            }
+            Err(error) => return Err(error),
+        };
+        if is_taken {
+            return Ok(Epoch(epoch as u64));
+        }
+        Err(BackendError::Unavailable {
+            reason: "another process took the data at the same time".to_owned(),
+            retry_after: WATCH_INTERVAL,
+        })
+    }
+
+    /// Renews this member. Returns `None` if it is no member, or was declared dead.
+    async fn renew_member(
+        &self,
+        cluster: &Cluster,
+        member: &mut Option<Member>,
+        stamp_min: i64,
+    ) -> Result<Option<Member>> {
+        let Some(before) = *member else {
+            return Ok(None);
+        };
+        let next = Member {
+            node: before.node,
+            renewals: before.renewals + 1,
+            stamp_max: before.stamp_max.max(stamps_until(stamp_min)),
+        };
+        let values = (next.renewals, next.stamp_max, CLUSTER, next.node);
+        for _ in 0..ATTEMPTS {
+            match cluster
+                .execute(Kind::Conditional, &self.statements.renew, values)
+                .await
+            {
+                Ok(answer) => {
+                    let is_alive = cluster.applied(answer)?;
+                    *member = is_alive.then_some(next);
+                    return Ok(*member);
+                }
+                // The same values again are the same renewal.
+                Err(BackendError::Unknown { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(BackendError::Unknown {
+            reason: format!("{ATTEMPTS} renewals of the lease had no known outcome"),
+        })
+    }
+
+    /// Adds this process as a new member.
+    async fn join(&self, cluster: &Cluster, member: &mut Option<Member>, stamp_min: i64) -> Result<Member> {
+        let new = Member {
+            node: Uuid::new_v4(),
+            renewals: 1,
+            stamp_max: stamps_until(stamp_min),
+        };
+        let values = (
+            CLUSTER,
+            new.node,
+            cluster.options.advertise.as_str(),
+            new.renewals,
+            new.stamp_max,
+        );
+        cluster
+            .execute(Kind::Conditional, &self.statements.join, values)
+            .await?;
+        *member = Some(new);
+        Ok(new)
+    }
+
+    async fn owned(&self, cluster: &Cluster, shard: Shard) -> Result<Owned> {
+        let values = (i32::from(shard.0),);
+        let rows = cluster
+            .rows(Kind::Conditional, &self.statements.shard, values)
+            .await?;
+        let row = rows.maybe_first_row::<(Option<i64>, Option<Uuid>, Option<i64>)>();
+        let row = row.map_err(|error| unexpected("the read of a shard", error))?;
+        Ok(
+            row.map_or_else(Owned::default, |(epoch, owner, stamp_min)| Owned {
+                epoch: epoch.unwrap_or(0),
+                owner,
+                stamp_min: stamp_min.unwrap_or(0),
+            }),
+        )
+    }
+
+    async fn seen(&self, cluster: &Cluster, node: Uuid) -> Result<Option<Seen>> {
+        let rows = cluster
+            .rows(Kind::Conditional, &self.statements.member, (CLUSTER, node))
+            .await?;
+        let row = rows.maybe_first_row::<(Option<String>, i64, bool, i64)>();
+        let row = row.map_err(|error| unexpected("the read of a member", error))?;
+        Ok(row.map(|(address, renewals, is_dead, stamp_max)| Seen {
+            address: address.unwrap_or_default(),
+            renewals,
+            is_dead,
+            stamp_max,
+        }))
+    }
+}
+
+fn lease(cluster: &Cluster, epoch: Epoch, stamp_min: i64, member: Member) -> Lease {
+    Lease {
+        epoch,
+        stamp_min: Stamp(stamp_min as u64),
+        stamp_max: Stamp(member.stamp_max as u64),
+        holds: Some(cluster.options.lease),
+    }
+}
+
+/// Returns the end of the stamps to reserve now.
+fn stamps_until(stamp_min: i64) -> i64 {
+    let now = SystemClock.now().nanos() / 1_000;
+    now.max(stamp_min) + STAMPS_AHEAD
+}
+
+fn refused(reason: String) -> BackendError {
+    BackendError::Refused { reason }
+}

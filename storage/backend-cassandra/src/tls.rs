@@ -1,0 +1,55 @@
+//! Encrypted connections, with the feature `tls`. Without it, they are refused.
+
+use std::path::Path;
+
+use scylla::client::session_builder::SessionBuilder;
+use tideline_backend::{BackendError, Result};
+
+/// Adds encryption to all connections. Certificates of nodes are checked against `ca_file`, or against the authorities
+/// of the system.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn encrypted(_builder: SessionBuilder, _ca_file: Option<&Path>) -> Result<SessionBuilder> {
+    Err(BackendError::Misconfigured {
+        reason:
+            "this build has no encrypted connections to a cluster: use a released binary, or build it with \
+                 `--features cassandra-tls`"
+                .to_owned(),
+    })
+}
+
+/// Adds encryption to all connections. Certificates of nodes are checked against `ca_file`, or against the authorities
+/// of the system.
+#[cfg(feature = "tls")]
+pub(crate) fn encrypted(builder: SessionBuilder, ca_file: Option<&Path>) -> Result<SessionBuilder> {
+    use std::sync::Arc;
+
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls_platform_verifier::BuilderVerifierExt;
+
+    let wrong = |what: String| BackendError::Misconfigured { reason: what };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let settings = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(format!("TLS: {error}")))?;
+    let config = match ca_file {
+        None => settings
+            .with_platform_verifier()
+            .map_err(|error| wrong(format!("the certificates of the system: {error}")))?,
+        Some(file) => {
+            let at = |error: &dyn std::fmt::Display| wrong(format!("{}: {error}", file.display()));
+            let pem = std::fs::read(file).map_err(|error| at(&error))?;
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(&pem) {
+                let certificate = certificate.map_err(|error| at(&error))?;
+                roots.add(certificate).map_err(|error| at(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(at(&"it holds no certificate (PEM)"));
+            }
+            settings.with_root_certificates(roots)
+        }
+    };
+    let config = Arc::new(config.with_no_client_auth());
+    Ok(builder.tls_context(Some(config)))
+}
