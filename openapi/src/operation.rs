@@ -31,6 +31,7 @@ pub struct Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "status": "ready",
+    "role": "owner",
     "reads": true,
     "writes": true,
     "reasons": [],
@@ -42,6 +43,9 @@ pub struct Health {
 pub struct Readiness {
     /// `ready` or `not ready`.
     pub status: String,
+    /// `owner`: this server owns the data. `standby`: another server owns the data of the cluster, and requests are
+    /// forwarded to it. With the embedded engine always `owner`.
+    pub role: String,
     /// True if all reads are served. While a tier in `reopening` has `reads` false, reads of its points are refused.
     pub reads: bool,
     /// True if writes are accepted.
@@ -85,4 +89,51 @@ pub struct ReopeningTier {
     pub last_error: Option<String>,
     /// Time until the next attempt; `0s` while an attempt is running or due.
     pub next_in: String,
+}
+
+/// Engine that stores the data, and what it guarantees.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "engine": "cassandra",
+    "acknowledged": "replicated",
+    "is_shared": true,
+    "epoch": 7,
+    "requests_in_flight": 16,
+    "page_rows": 1024,
+    "page_bytes": 1048576,
+    "requests": [{"kind": "read", "done": 1204, "failed": 0, "repeated": 0, "seconds": 1.9}]
+}))]
+pub struct BackendState {
+    /// `fjall`: the data folder of the server. `cassandra`: a cluster.
+    pub engine: String,
+    /// What a write has reached when it is acknowledged, unless it asked for less. `synced`: stable storage, of this
+    /// machine or of a quorum of nodes. `replicated`: the memory of a quorum of nodes.
+    pub acknowledged: String,
+    /// True if other servers can take over the data.
+    pub is_shared: bool,
+    /// Number of this ownership of the data; each owner has a higher one than the one before.
+    pub epoch: u64,
+    /// Number of requests to the engine that one call keeps in flight. 1: the engine is in this process.
+    pub requests_in_flight: u64,
+    /// Rows of a page of a long scan, at most.
+    pub page_rows: u64,
+    /// Bytes of a page of a long scan, at most.
+    pub page_bytes: u64,
+    /// Counts of requests to the cluster since the start. Empty for an engine in this process.
+    pub requests: Vec<BackendRequests>,
+}
+
+/// Counts of requests of one kind to the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BackendRequests {
+    /// `read`, `write`, or `conditional`.
+    pub kind: String,
+    /// Requests that were answered.
+    pub done: u64,
+    /// Requests that failed after all repetitions.
+    pub failed: u64,
+    /// Repetitions of requests.
+    pub repeated: u64,
+    /// Total time of the answered requests, in seconds.
+    pub seconds: f64,
 }

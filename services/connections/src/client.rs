@@ -85,6 +85,11 @@ impl Origin {
         Client::from(self.forwarded.unwrap_or(self.peer.ip()))
     }
 
+    /// Returns the address of the other end of the connection.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
     /// Returns the address of the proxy, if a trusted proxy named the client.
     pub fn proxy(&self) -> Option<SocketAddr> {
         self.forwarded.map(|_| self.peer)

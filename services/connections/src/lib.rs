@@ -9,6 +9,7 @@
 //! | `connection` | one connection with its timeouts; the list of open connections |
 //! | [`body`] | request bodies: limits on the sent size, the decompressed size and all bodies in flight |
 //! | [`client`] | client address of a request, if necessary as reported by a trusted proxy |
+//! | [`forward`] | forwarding of requests to another process |
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
 //! | [`throttle`] | throttle: byte rate limit shared by many senders |
@@ -18,6 +19,7 @@ pub mod body;
 pub mod chunk_queue;
 pub mod client;
 mod connection;
+pub mod forward;
 pub mod guarded_body;
 pub mod permits;
 pub mod serve;

@@ -21,6 +21,7 @@
 //! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of whole responses |
 //! | `condition`, `saved_search` | conversion of conditions; expansion of saved searches |
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
+//! | [`standby`] | the service of a process that does not own the data |
 //! | `running` | the registry of running queries |
 //! | `requested` | background jobs that a request starts and does not wait for |
 //! | `live` | watches: events that are sent to a client as they happen |
@@ -53,6 +54,7 @@ mod running;
 mod saved_search;
 mod serve;
 mod settings;
+pub mod standby;
 mod stream;
 mod watching;
 

@@ -13,6 +13,7 @@ use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
+use tideline_engine::backend::Acknowledged;
 use tideline_openapi::ErrorCode;
 use tower::{Layer, Service};
 
@@ -25,6 +26,9 @@ use tideline_connections::{Client, Origin};
 
 /// Route label of requests that match no route.
 const UNMATCHED: &str = "unmatched";
+
+/// Header of every response of a server whose acknowledged writes are not synced.
+const ACKNOWLEDGED: HeaderName = HeaderName::from_static("tideline-acknowledged");
 
 /// Layer that runs requests within their context, and logs and counts their responses. The log contains the route
 /// template and, for changes, the path. It never contains the query string, which may hold a password, or the header
@@ -136,6 +140,11 @@ impl Observed {
             response
                 .headers_mut()
                 .insert(HeaderName::from_static(REQUEST_ID), id);
+        }
+        let acknowledged = app.engine.store().log().backend().capabilities().acknowledged;
+        if acknowledged == Acknowledged::Replicated {
+            let name = HeaderValue::from_static(Acknowledged::Replicated.name());
+            response.headers_mut().insert(ACKNOWLEDGED, name);
         }
         let status = response.status().as_u16();
         let seconds = started.elapsed().as_secs_f64();

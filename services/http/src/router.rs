@@ -48,7 +48,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
         (name = "changes", description = "Change streams: the changes of all tables, consumer groups"),
         (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),
-        (name = "operation", description = "Health, readiness, metrics"),
+        (name = "operation", description = "Health, readiness, metrics, engine"),
         (name = "influx", description = "Compatibility with InfluxDB agents and clients"),
         (
             name = "prometheus",

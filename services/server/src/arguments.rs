@@ -2,15 +2,17 @@
 //!
 //! Server options are merged with the configuration file and the environment by [`ServerArguments::resolve`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use tideline_cli::ClientCommand;
 use tideline_cli::commands::complete::CompleteArguments;
 use tideline_cli::commands::shell::{CompletionsArguments, ManArguments};
-use tideline_server::{Resolved, Sources};
+use tideline_server::{Resolved, Sources, StorageEngine};
 
 use crate::commands::archive::ArchiveCommand;
+#[cfg(feature = "cassandra")]
+use crate::commands::backend::BackendCommand;
 use crate::commands::check::CheckArguments;
 use crate::failure::Result;
 
@@ -39,6 +41,10 @@ pub(crate) enum Command {
     /// Check an archive target or the files of an archive; manage the archives of a running server.
     #[command(subcommand)]
     Archive(ArchiveCommand),
+    /// Check a cluster, create its tables, or show which server owns the data.
+    #[cfg(feature = "cassandra")]
+    #[command(subcommand)]
+    Backend(BackendCommand),
     /// Print shell completions.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.
@@ -71,6 +77,11 @@ pub(crate) struct ServerArguments {
     /// Address to listen on [default: 127.0.0.1:8490].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// Engine that stores the data: fjall or cassandra [default: fjall].
+    #[arg(long, value_name = "ENGINE")]
+    backend: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     /// File with the token that clients must send.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -104,10 +115,40 @@ pub(crate) struct DemoArguments {
     pub(crate) once: bool,
 }
 
+/// Options that name a cluster. The other settings of a cluster are set in the file or the environment.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArguments {
+    /// Nodes of the cluster, as host or host:port, separated by commas.
+    #[arg(long, value_name = "HOSTS")]
+    contact: Option<String>,
+    /// Keyspace of the tables [default: tideline].
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+}
+
+impl ClusterArguments {
+    fn flags(&self) -> [(&'static str, Option<String>); 2] {
+        [
+            ("cassandra.contact", self.contact.clone()),
+            ("cassandra.keyspace", self.keyspace.clone()),
+        ]
+    }
+
+    /// Merges the configuration file `config`, the environment and flags, for a command that needs a cluster.
+    pub(crate) fn resolve(&self, config: Option<&Path>) -> Result<Resolved> {
+        let engine = (
+            "storage.backend",
+            Some(StorageEngine::Cassandra.name().to_owned()),
+        );
+        join(config, self.flags().into_iter().chain([engine]))
+    }
+}
+
 impl ServerArguments {
     /// Merges file, environment and flags.
     pub(crate) fn resolve(&self) -> Result<Resolved> {
         let flags = [
+            ("storage.backend", self.backend.clone()),
             ("server.data_dir", self.data_dir.clone()),
             ("server.listen", self.listen.clone()),
             ("auth.token_file", self.token_file.clone()),
@@ -116,22 +157,30 @@ impl ServerArguments {
                 self.insecure_public.then(|| "true".to_owned()),
             ),
         ];
-        let environment = std::env::vars_os().map(|(name, text)| {
-            (
-                name.to_string_lossy().into_owned(),
-                text.to_string_lossy().into_owned(),
-            )
-        });
-        let sources = Sources {
-            file: self.config.clone(),
-            environment: environment.collect(),
-            flags: flags
-                .into_iter()
-                .filter_map(|(path, text)| Some((path, text?)))
-                .collect(),
-        };
-        Ok(Resolved::join(&sources)?)
+        join(
+            self.config.as_deref(),
+            flags.into_iter().chain(self.cluster.flags()),
+        )
     }
+}
+
+/// Merges a configuration file, the environment and flags.
+fn join(
+    file: Option<&Path>,
+    flags: impl Iterator<Item = (&'static str, Option<String>)>,
+) -> Result<Resolved> {
+    let environment = std::env::vars_os().map(|(name, text)| {
+        (
+            name.to_string_lossy().into_owned(),
+            text.to_string_lossy().into_owned(),
+        )
+    });
+    let sources = Sources {
+        file: file.map(Path::to_owned),
+        environment: environment.collect(),
+        flags: flags.filter_map(|(path, text)| Some((path, text?))).collect(),
+    };
+    Ok(Resolved::join(&sources)?)
 }
 
 /// Returns the version, with the commit if it is known.

@@ -1,4 +1,6 @@
-//! Commands that read a data folder or an archive target directly, without a server.
+//! Commands that read a data folder, an archive target or a cluster directly, without a server.
 
 pub(crate) mod archive;
+#[cfg(feature = "cassandra")]
+pub(crate) mod backend;
 pub(crate) mod check;

@@ -15,6 +15,7 @@ use tideline_engine::HeadBudget;
 use tideline_engine::archive::{ArchiveSettings, DEFAULT_TARGET, TargetOptions, TargetPrefix};
 use tideline_http::{ChangeSettings, HostPattern, HttpSettings, WebhookSettings};
 
+mod cluster;
 mod describe;
 pub(crate) mod keys;
 mod memory;
@@ -22,6 +23,7 @@ mod secret;
 mod slot;
 mod sources;
 
+pub use cluster::{ClusterConfig, StorageEngine};
 pub use describe::reference;
 pub use memory::MemoryPlan;
 pub use secret::Secret;
@@ -46,6 +48,10 @@ pub struct Config {
     pub log_format: LogFormat,
     /// `tracing` filter of log lines.
     pub log_filter: String,
+    /// Engine that stores the data.
+    pub engine_kind: StorageEngine,
+    /// Settings of a cluster, if it stores the data.
+    pub cluster: ClusterConfig,
     /// Settings of the embedded store.
     pub backend: FjallOptions,
     /// Bytes of memory for all budgets and requests. `None`: 60 % of the memory of the control group or
@@ -130,6 +136,8 @@ impl Default for Config {
             token: None,
             log_format: LogFormat::Text,
             log_filter: "info".to_owned(),
+            engine_kind: StorageEngine::default(),
+            cluster: ClusterConfig::default(),
             backend: FjallOptions::default(),
             memory_max: None,
             head_bytes_max: None,
@@ -286,6 +294,7 @@ impl Resolved {
         if problems.is_empty() {
             problems.extend(resolved.unsafe_listen());
             problems.extend(resolved.contradictory_promotion());
+            problems.extend(resolved.unusable_cluster());
             resolved.fit_memory();
             problems.extend(resolved.too_little_memory());
         }

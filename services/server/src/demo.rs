@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tideline_cli::CliError;
 use tideline_engine::model::{Clock, SystemClock};
-use tideline_server::{Config, Server, logging};
+use tideline_server::{Config, Server, StorageEngine, logging};
 
 mod agents;
 mod examples;
@@ -37,6 +38,11 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
     let resolved = arguments.server.resolve()?;
     let mut config = resolved.config.clone();
+    if config.engine_kind == StorageEngine::Cassandra {
+        return Err(
+            CliError::usage("the demo uses the embedded engine; use serve with --backend cassandra").into(),
+        );
+    }
     if resolved.is_default("log.level") {
         // Without a configured level, log lines would hide the demo's own output.
         config.log_filter = "warn".to_owned();

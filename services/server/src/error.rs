@@ -75,6 +75,25 @@ pub enum ServerError {
         /// Reason of the failure.
         source: EngineError,
     },
+    /// The cluster cannot be used.
+    #[error("cannot use keyspace {keyspace} of the cluster: {source}")]
+    Cluster {
+        /// Name of the keyspace.
+        keyspace: String,
+        /// Reason of the failure.
+        source: BackendError,
+    },
+    /// The file with the password for the cluster cannot be read.
+    #[error("cannot read the password file {}: {source}", file.display())]
+    PasswordFile {
+        /// Path of the file.
+        file: PathBuf,
+        /// Reason of the failure.
+        source: io::Error,
+    },
+    /// Another process owns the data of the cluster.
+    #[error("another process owns the data now; this one must start again")]
+    OwnershipLost,
     /// The server stopped listening without a stop request.
     #[error("the server stopped: {reason}")]
     Serve {

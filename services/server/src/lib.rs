@@ -13,11 +13,14 @@
 //! | [`logging`] | log lines on standard error |
 //! | [`memory`] | [`MemoryLimit`]: the memory of the control group or machine |
 //! | [`server`] | [`Server`]: start, wait, stop |
+//! | [`cluster`] | the same for a server whose data is in a cluster: stand by, take over, serve |
 //! | `descriptors` | division of file descriptors between store and connections |
 //! | [`check`] | integrity check of a data folder that no server uses |
 //! | [`error`] | [`ServerError`] |
 
 pub mod check;
+#[cfg(feature = "cassandra")]
+pub mod cluster;
 pub mod config;
 mod descriptors;
 pub mod error;
@@ -25,7 +28,9 @@ pub mod logging;
 pub mod memory;
 pub mod server;
 
-pub use config::{Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, reference};
+pub use config::{
+    ClusterConfig, Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, StorageEngine, reference,
+};
 pub use error::{Result, ServerError};
 pub use memory::{MemoryLimit, MemorySource};
 pub use server::{Server, Stop};

@@ -62,6 +62,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Client(command) => command.run()?,
         Command::Check(arguments) => check::run(arguments)?,
         Command::Archive(command) => archive::run(command)?,
+        #[cfg(feature = "cassandra")]
+        Command::Backend(command) => commands::backend::run(command)?,
         Command::Completions(arguments) => shell::completions(arguments, Arguments::command())?,
         Command::Man(arguments) => shell::man(arguments, Arguments::command())?,
         Command::Complete(arguments) => complete::run(arguments, &Arguments::command())?,

@@ -99,24 +99,24 @@ impl Server {
         clock: Arc<dyn Clock>,
         open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
     ) -> Result<Self> {
-        let files_max = descriptors::raise_limit();
-        let runtime = Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("tideline")
-            .build()
-            .map_err(ServerError::Threads)?;
-        let stop = Stop(watch::Sender::new(None));
-        runtime
-            .block_on(async { stop_on_signals(&stop) })
-            .map_err(ServerError::Threads)?;
-        let listening = |source| ServerError::Listen {
-            address: config.listen,
-            source,
-        };
-        let listener = runtime
-            .block_on(TcpListener::bind(config.listen))
-            .map_err(listening)?;
-        let address = listener.local_addr().map_err(listening)?;
+        Self::start_in(Process::begin(config)?, config, clock, open)
+    }
+
+    /// Starts a server in a process that already listens.
+    pub(crate) fn start_in(
+        process: Process,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
+    ) -> Result<Self> {
+        let listener = process.listener(config)?;
+        let Process {
+            runtime,
+            stop,
+            address,
+            files_max,
+            ..
+        } = process;
         let supervisor = Supervisor::default();
         #[cfg(debug_assertions)]
         {
@@ -199,6 +199,11 @@ impl Server {
         self.stop.clone()
     }
 
+    /// Returns the engine.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Serves until a stop is requested, then waits for running requests, cancels background work, and closes
     /// the database.
     ///
@@ -238,6 +243,57 @@ impl Server {
     }
 }
 
+/// Process that listens, and stops on signals.
+pub(crate) struct Process {
+    pub(crate) runtime: Runtime,
+    pub(crate) stop: Stop,
+    pub(crate) address: SocketAddr,
+    listener: std::net::TcpListener,
+    files_max: Option<u64>,
+}
+
+impl Process {
+    /// Starts the threads, listens, and stops on signals from now on.
+    pub(crate) fn begin(config: &Config) -> Result<Self> {
+        let files_max = descriptors::raise_limit();
+        let runtime = Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("tideline")
+            .build()
+            .map_err(ServerError::Threads)?;
+        let stop = Stop(watch::Sender::new(None));
+        runtime
+            .block_on(async { stop_on_signals(&stop) })
+            .map_err(ServerError::Threads)?;
+        let listening = |source| ServerError::Listen {
+            address: config.listen,
+            source,
+        };
+        let listener = runtime
+            .block_on(TcpListener::bind(config.listen))
+            .and_then(TcpListener::into_std)
+            .map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        Ok(Self {
+            runtime,
+            stop,
+            address,
+            listener,
+            files_max,
+        })
+    }
+
+    /// Returns another handle of the listening socket.
+    pub(crate) fn listener(&self, config: &Config) -> Result<TcpListener> {
+        let _in_runtime = self.runtime.enter();
+        let listener = self.listener.try_clone().and_then(TcpListener::from_std);
+        listener.map_err(|source| ServerError::Listen {
+            address: config.listen,
+            source,
+        })
+    }
+}
+
 impl fmt::Debug for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -262,6 +318,19 @@ impl Stop {
         self.0.borrow().is_some()
     }
 
+    /// Waits for a stop request, at most for `time`.
+    #[cfg(feature = "cassandra")]
+    pub(crate) fn wait_at_most(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_requested() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+
     /// Returns the time since the first stop request; zero without a request.
     fn elapsed(&self) -> Duration {
         self.0
@@ -270,7 +339,7 @@ impl Stop {
     }
 
     /// Waits for a stop request.
-    fn requested(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn requested(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut requested = self.0.subscribe();
         async move {
             // Fails only if no sender is left, so that no stop can be requested any more.
@@ -356,7 +425,7 @@ fn open_engine(
 }
 
 /// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode.
-fn make_private(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 

@@ -10,10 +10,10 @@ use tideline_backend::*;
 use tideline_model::{Clock, Durability, SequenceNumber, SystemClock, Tier};
 
 use crate::check;
-use crate::cluster::{Cluster, ClusterCounters};
+use crate::cluster::Cluster;
 use crate::journal::Journals;
 use crate::manifest::Manifests;
-use crate::options::{CassandraOptions, DurabilityDemand};
+use crate::options::CassandraOptions;
 use crate::ownership::{Leases, Owner};
 use crate::rows::{Rows, WRITTEN_ONCE};
 use crate::units::Units;
@@ -32,7 +32,6 @@ const FAILING_AFTER: Duration = Duration::from_secs(1);
 pub struct CassandraBackend {
     cluster: Cluster,
     capabilities: Capabilities,
-    durability: DurabilityDemand,
     leases: Leases,
     manifests: Manifests,
     journals: Journals,
@@ -47,15 +46,17 @@ impl CassandraBackend {
     /// # Errors
     ///
     /// - `Misconfigured` if there are no tables, or tables of another version, or if the cluster syncs its commit log
-    ///   later than [`CassandraOptions::durability`] demands;
+    ///   later than [`CassandraOptions::acknowledged`] demands;
     /// - `Unavailable` if the cluster cannot be reached.
     pub fn open(options: CassandraOptions) -> Result<Self> {
-        let capabilities = Capabilities {
-            page_advice: PAGE_ADVICE,
-            requests_in_flight: options.requests_in_flight.max(2),
-        };
         let cluster = Cluster::open(options)?;
-        let durability = check::durability(&cluster)?;
+        let capabilities = Capabilities {
+            engine: "cassandra",
+            acknowledged: check::durability(&cluster)?,
+            is_shared: true,
+            page_advice: PAGE_ADVICE,
+            requests_in_flight: cluster.options.requests_in_flight.max(2),
+        };
         let (leases, manifests, journals, rows, units) = cluster.block_on(async {
             Ok::<_, BackendError>((
                 Leases::prepare(&cluster).await?,
@@ -68,7 +69,6 @@ impl CassandraBackend {
         Ok(Self {
             cluster,
             capabilities,
-            durability,
             leases,
             manifests,
             journals,
@@ -78,11 +78,6 @@ impl CassandraBackend {
         })
     }
 
-    /// Returns the durability of acknowledged writes, as the nodes declared it at the start.
-    pub fn durability(&self) -> DurabilityDemand {
-        self.durability
-    }
-
     /// Returns the owner of a shard; `None` before its first [`take`](Backend::take).
     ///
     /// # Errors
@@ -90,11 +85,6 @@ impl CassandraBackend {
     /// Those of a read.
     pub fn owner(&self, shard: Shard) -> Result<Option<Owner>> {
         self.leases.owner(self.open_cluster()?, shard)
-    }
-
-    /// Returns the counts of requests since the start.
-    pub fn counters(&self) -> ClusterCounters {
-        self.cluster.counters()
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
@@ -377,6 +367,10 @@ impl Backend for CassandraBackend {
             cold_free_bytes: u64::MAX,
             ..Usage::default()
         }
+    }
+
+    fn requests(&self) -> Vec<RequestCounts> {
+        self.cluster.counts().to_vec()
     }
 
     fn close(&self) -> Result<()> {

@@ -9,15 +9,15 @@ use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::unprepared::Statement;
 use tideline_backend::{
-    Backend, BackendError, Direction, KeyRange, PageLimit, Partition, Result, RowChange, Space, Stamp,
-    VALUE_BYTES_MAX, WRITE_BYTES_MAX,
+    Acknowledged, Backend, BackendError, Direction, KeyRange, PageLimit, Partition, Result, RowChange, Space,
+    Stamp, VALUE_BYTES_MAX, WRITE_BYTES_MAX,
 };
 use tideline_model::{Clock, Durability, SystemClock};
 
 use crate::backend::CassandraBackend;
 use crate::cluster::Cluster;
 use crate::error::{Failure, unexpected};
-use crate::options::{CassandraOptions, DurabilityDemand};
+use crate::options::CassandraOptions;
 
 /// Key space of the rows that the checks write and delete. No table uses it.
 const TRIAL: Space = Space(u16::MAX);
@@ -56,13 +56,20 @@ impl Check {
     }
 }
 
+impl Outcome {
+    /// Returns the name for texts and programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = match self.outcome {
-            Outcome::Passed => "ok",
-            Outcome::Warning => "warning",
-            Outcome::Failed => "failed",
-        };
+        let outcome = self.outcome.name();
         write!(f, "{outcome:<8}{:<22}{}", self.name, self.detail)
     }
 }
@@ -73,7 +80,7 @@ impl fmt::Display for Check {
 pub fn run(options: &CassandraOptions) -> Vec<Check> {
     let mut lenient = options.clone();
     // The durability is a check of its own here.
-    lenient.durability = DurabilityDemand::Replicated;
+    lenient.acknowledged = Acknowledged::Replicated;
     let backend = match CassandraBackend::open(lenient) {
         Ok(backend) => backend,
         Err(error) => {
@@ -93,7 +100,7 @@ pub fn run(options: &CassandraOptions) -> Vec<Check> {
     let mut checks = vec![Check::new("connection and schema", Outcome::Passed, found)];
     checks.push(of_releases(cluster));
     checks.push(of_replication(cluster));
-    checks.push(of_durability(cluster, options.durability));
+    checks.push(of_durability(cluster, options.acknowledged));
     checks.push(of_clocks(cluster));
     checks.push(of_requests(&backend));
     checks.push(of_conditions(&backend));
@@ -101,18 +108,18 @@ pub fn run(options: &CassandraOptions) -> Vec<Check> {
 }
 
 /// Returns the durability that the nodes of a cluster give, or refuses one that is lower than demanded.
-pub(crate) fn durability(cluster: &Cluster) -> Result<DurabilityDemand> {
+pub(crate) fn durability(cluster: &Cluster) -> Result<Acknowledged> {
     let unsynced = cluster.block_on(unsynced(cluster))?;
     let Some((node, mode)) = unsynced.first() else {
-        return Ok(DurabilityDemand::Synced);
+        return Ok(Acknowledged::Synced);
     };
-    match cluster.options.durability {
-        DurabilityDemand::Replicated => Ok(DurabilityDemand::Replicated),
-        DurabilityDemand::Synced => Err(BackendError::Misconfigured {
+    match cluster.options.acknowledged {
+        Acknowledged::Replicated => Ok(Acknowledged::Replicated),
+        Acknowledged::Synced => Err(BackendError::Misconfigured {
             reason: format!(
                 "node {node} has commitlog_sync {mode:?}: it answers before a write is on its disk. Set commitlog_sync \
                  to group or batch on every node, or accept writes that are only in the memory of a quorum with \
-                 cassandra.durability = \"replicated\""
+                 cassandra.acknowledged = \"replicated\""
             ),
         }),
     }
@@ -222,7 +229,7 @@ fn of_replication(cluster: &Cluster) -> Check {
     }
 }
 
-fn of_durability(cluster: &Cluster, demanded: DurabilityDemand) -> Check {
+fn of_durability(cluster: &Cluster, demanded: Acknowledged) -> Check {
     let name = "commitlog_sync";
     match cluster.block_on(unsynced(cluster)) {
         Err(error) => Check::new(name, Outcome::Failed, error.to_string()),
@@ -236,13 +243,13 @@ fn of_durability(cluster: &Cluster, demanded: DurabilityDemand) -> Check {
                 let detail =
                     format!("node {node} has {mode:?}: an acknowledged write is in the memory of a quorum");
                 match demanded {
-                    DurabilityDemand::Replicated => {
-                        let accepted = format!("{detail}; cassandra.durability accepts it");
+                    Acknowledged::Replicated => {
+                        let accepted = format!("{detail}; cassandra.acknowledged accepts it");
                         Check::new(name, Outcome::Warning, accepted)
                     }
-                    DurabilityDemand::Synced => {
+                    Acknowledged::Synced => {
                         let refused = format!(
-                            "{detail}; set group or batch on every node, or cassandra.durability = \"replicated\""
+                            "{detail}; set group or batch on every node, or cassandra.acknowledged = \"replicated\""
                         );
                         Check::new(name, Outcome::Failed, refused)
                     }

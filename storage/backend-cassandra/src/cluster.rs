@@ -23,7 +23,7 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
-use tideline_backend::{BackendError, Result};
+use tideline_backend::{BackendError, RequestCounts, Result};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Effect, Failure, of_connection, of_preparation, unexpected};
@@ -49,38 +49,15 @@ struct Counted {
     micros: AtomicU64,
 }
 
-/// Counts of the requests of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RequestCounters {
-    /// Requests that were answered.
-    pub done: u64,
-    /// Requests that failed after all repetitions.
-    pub failed: u64,
-    /// Repetitions of requests.
-    pub repeated: u64,
-    /// Total time of the answered requests, in microseconds.
-    pub micros: u64,
-}
-
-/// Counts of the requests to a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClusterCounters {
-    /// Plain reads.
-    pub reads: RequestCounters,
-    /// Plain writes.
-    pub writes: RequestCounters,
-    /// Conditional writes, and reads of their rows.
-    pub conditional: RequestCounters,
-}
-
 impl Counted {
-    fn read(&self) -> RequestCounters {
+    fn read(&self, kind: &'static str) -> RequestCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        RequestCounters {
+        RequestCounts {
+            kind,
             done: read(&self.done),
             failed: read(&self.failed),
             repeated: read(&self.repeated),
-            micros: read(&self.micros),
+            time: Duration::from_micros(read(&self.micros)),
         }
     }
 }
@@ -143,12 +120,12 @@ impl Cluster {
         &self.session
     }
 
-    pub(crate) fn counters(&self) -> ClusterCounters {
-        ClusterCounters {
-            reads: self.reads.read(),
-            writes: self.writes.read(),
-            conditional: self.conditional.read(),
-        }
+    pub(crate) fn counts(&self) -> [RequestCounts; 3] {
+        [
+            self.reads.read("read"),
+            self.writes.read("write"),
+            self.conditional.read("conditional"),
+        ]
     }
 
     /// Returns how long every request has failed, and the last reason; `None` if the last request was answered.
@@ -353,7 +330,7 @@ pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
         .known_nodes(&options.contact)
         .default_execution_profile_handle(profile.into_handle())
         .connection_timeout(CONNECT_TIMEOUT)
-        .fetch_schema_metadata(false)
+        .keyspaces_to_fetch([options.keyspace.clone()])
         .tcp_nodelay(true);
     if let Some(data_center) = &options.data_center {
         builder = builder.prefer_datacenter(data_center.clone());

@@ -31,5 +31,5 @@ mod tls;
 mod units;
 
 pub use backend::CassandraBackend;
-pub use cluster::{ClusterCounters, RequestCounters};
-pub use options::{CassandraOptions, DurabilityDemand, Replication};
+pub use options::{CassandraOptions, Replication};
+pub use ownership::Owner;

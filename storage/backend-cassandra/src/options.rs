@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tideline_backend::Acknowledged;
+
 /// Settings of a connection to a cluster.
 #[derive(Clone)]
 pub struct CassandraOptions {
@@ -22,8 +24,9 @@ pub struct CassandraOptions {
     pub is_tls: bool,
     /// File with certificates (PEM) of the authorities of the nodes. `None`: the authorities of the system.
     pub ca_file: Option<PathBuf>,
-    /// Required durability of an acknowledged write.
-    pub durability: DurabilityDemand,
+    /// What an acknowledged write must have reached at least. `Synced` needs nodes that sync their commit log before they
+    /// answer; with default settings, a node syncs it every ten seconds.
+    pub acknowledged: Acknowledged,
     /// Time for which this process owns the shard without a renewal. After a crash, another process takes the shard
     /// over after a quarter more than this time.
     pub lease: Duration,
@@ -47,7 +50,7 @@ impl Default for CassandraOptions {
             password: None,
             is_tls: false,
             ca_file: None,
-            durability: DurabilityDemand::default(),
+            acknowledged: Acknowledged::Synced,
             lease: Duration::from_secs(4),
             advertise: String::new(),
             request_timeout: Duration::from_secs(5),
@@ -65,38 +68,6 @@ impl fmt::Debug for CassandraOptions {
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "(masked)"))
             .finish_non_exhaustive()
-    }
-}
-
-/// Required durability of an acknowledged write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DurabilityDemand {
-    /// On the disks of a quorum: every node must sync its commit log before it answers.
-    #[default]
-    Synced,
-    /// At least in the memory of a quorum. A node with default settings syncs its commit log every ten seconds.
-    Replicated,
-}
-
-impl DurabilityDemand {
-    /// Returns the name used in settings.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Synced => "synced",
-            Self::Replicated => "replicated",
-        }
-    }
-}
-
-impl FromStr for DurabilityDemand {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "synced" => Ok(Self::Synced),
-            "replicated" => Ok(Self::Replicated),
-            other => Err(format!("{other:?} is neither \"synced\" nor \"replicated\"")),
-        }
     }
 }
 

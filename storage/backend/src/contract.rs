@@ -241,11 +241,51 @@ pub struct HistoryPage {
 /// Declared properties of a backend. Use them for speed, never for correctness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
+    /// Name of the engine, as in settings.
+    pub engine: &'static str,
+    /// What a synced write has reached when it is acknowledged.
+    pub acknowledged: Acknowledged,
+    /// True if other processes can take over the data.
+    pub is_shared: bool,
     /// Recommended page size of a long scan.
     pub page_advice: PageLimit,
     /// Maximum number of requests that one call keeps in flight at once. It is 1 if the backend sends no network
     /// requests; fetching more rows than needed then saves nothing.
     pub requests_in_flight: usize,
+}
+
+/// What a write with [`Durability::Synced`] has reached when its call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// Stable storage: of this machine, or of a quorum of the nodes that store it.
+    Synced,
+    /// The memory of a quorum of the nodes that store it. A power failure of all of them can lose it.
+    Replicated,
+}
+
+impl Acknowledged {
+    /// Returns the name used in settings and responses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::Replicated => "replicated",
+        }
+    }
+}
+
+/// Counts of requests to a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// `read`, `write` or `conditional`.
+    pub kind: &'static str,
+    /// Requests that were answered.
+    pub done: u64,
+    /// Requests that failed after all repetitions.
+    pub failed: u64,
+    /// Repetitions of requests.
+    pub repeated: u64,
+    /// Total time of the answered requests.
+    pub time: Duration,
 }
 
 /// Current ability of a backend to serve calls.
@@ -725,6 +765,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the sizes of stored data and caches. May cost a few system calls.
     fn usage(&self) -> Usage;
+
+    /// Returns the counts of requests since the start, by kind; empty for a backend that sends no network requests.
+    fn requests(&self) -> Vec<RequestCounts> {
+        Vec::new()
+    }
 
     /// Syncs and closes the backend. Idempotent; later calls of other methods that return a `Result` fail as `Refused`.
     ///

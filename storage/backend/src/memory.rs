@@ -353,6 +353,9 @@ impl MemoryBackend {
         Self {
             disk: Arc::clone(disk),
             capabilities: Capabilities {
+                engine: "memory",
+                acknowledged: Acknowledged::Synced,
+                is_shared: !embedded,
                 page_advice: PageLimit {
                     rows_max: 1_024,
                     bytes_max: 1 << 20,

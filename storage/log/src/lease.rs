@@ -184,6 +184,11 @@ impl Renewer {
 }
 
 impl Log {
+    /// Returns true if the shard has a newer owner.
+    pub fn is_lease_lost(&self) -> bool {
+        self.ownership.lost.get().is_some()
+    }
+
     /// Returns an error if this process does not own the shard now. Its reads may then be outdated, and a newer owner
     /// may lack the data that it writes.
     ///

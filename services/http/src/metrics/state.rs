@@ -9,6 +9,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tideline_change_stream::ChangeSummary;
 use tideline_engine::EngineStats;
+use tideline_engine::backend::RequestCounts;
 use tideline_engine::runtime::MemoryAccount;
 
 use super::figures::Figures;
@@ -31,6 +32,7 @@ impl Collector for StateCollector {
         tiers::put(&mut figures, &app.engine, &stats)?;
         jobs::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
+        cluster(&mut figures, app)?;
         catalog(&mut figures, &stats)?;
         process(&mut figures)
     }
@@ -268,6 +270,46 @@ fn disk(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
         "cold_disk_free_bytes",
         "Free bytes of the disk of the cold tier",
         usage.cold_free_bytes as f64,
+    )
+}
+
+/// Writes the counts of requests to a cluster, if there is one.
+fn cluster(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
+    let log = app.engine.store().log();
+    let requests = log.backend().requests();
+    if requests.is_empty() {
+        return Ok(());
+    }
+    figures.gauge(
+        "cluster_epoch",
+        "Number of the ownership of the data by this server",
+        log.epoch().0 as f64,
+    )?;
+    let of_kind = |value: fn(&RequestCounts) -> f64| -> Vec<(&str, f64)> {
+        requests
+            .iter()
+            .map(|counts| (counts.kind, value(counts)))
+            .collect()
+    };
+    figures.counters(
+        "cluster_requests",
+        "Answered requests to the cluster",
+        ("kind", &of_kind(|counts| counts.done as f64)),
+    )?;
+    figures.counters(
+        "cluster_request_failures",
+        "Requests to the cluster that failed after all repetitions",
+        ("kind", &of_kind(|counts| counts.failed as f64)),
+    )?;
+    figures.counters(
+        "cluster_request_repeats",
+        "Repetitions of requests to the cluster",
+        ("kind", &of_kind(|counts| counts.repeated as f64)),
+    )?;
+    figures.counters(
+        "cluster_request_seconds",
+        "Total time of the answered requests to the cluster",
+        ("kind", &of_kind(|counts| counts.time.as_secs_f64())),
     )
 }
 

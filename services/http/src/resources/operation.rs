@@ -1,4 +1,4 @@
-//! `/health`, `/ready`, `/metrics`: routes for operators, load balancers and monitoring.
+//! `/health`, `/ready`, `/metrics`, `/v1/backend`: routes for operators, load balancers and monitoring.
 //!
 //! `/health` reports on the process only. `/ready` reports whether reads and writes are accepted.
 
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use tideline_engine::FailedTier;
 use tideline_openapi::ErrorCode;
-use tideline_openapi::operation::{Health, Readiness, ReopeningTier};
+use tideline_openapi::operation::{BackendRequests, BackendState, Health, Readiness, ReopeningTier};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,6 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         .routes(routes!(health))
         .routes(routes!(ready))
         .routes(routes!(metrics_text))
+        .routes(routes!(backend))
 }
 
 /// Check that the process is running
@@ -86,6 +87,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
     let up = app.engine.clock().monotonic().saturating_sub(app.began);
     let body = Readiness {
         status: if is_ready { "ready" } else { "not ready" }.into(),
+        role: "owner".into(),
         reads: readiness.reads,
         writes: readiness.writes,
         reasons: readiness.reasons,
@@ -145,4 +147,35 @@ async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Resp
         writer.write_all(text.as_bytes()).map_err(stream::client_left)
     };
     stream::respond(&app, content_type, WriteContext::default(), write).await
+}
+
+/// Read what the engine that stores the data guarantees
+///
+/// The guarantees do not change while the server runs. If `acknowledged` is `replicated`, every response also has the
+/// header `Tideline-Acknowledged: replicated`.
+#[utoipa::path(
+    get, path = "/v1/backend", tag = "operation",
+    responses((status = 200, description = "Engine and its guarantees", body = BackendState), Failures)
+)]
+async fn backend(State(app): State<App>) -> Json<BackendState> {
+    let log = app.engine.store().log();
+    let backend = log.backend();
+    let capabilities = backend.capabilities();
+    let requests = backend.requests().into_iter().map(|counts| BackendRequests {
+        kind: counts.kind.into(),
+        done: counts.done,
+        failed: counts.failed,
+        repeated: counts.repeated,
+        seconds: counts.time.as_secs_f64(),
+    });
+    Json(BackendState {
+        engine: capabilities.engine.into(),
+        acknowledged: capabilities.acknowledged.name().into(),
+        is_shared: capabilities.is_shared,
+        epoch: log.epoch().0,
+        requests_in_flight: capabilities.requests_in_flight as u64,
+        page_rows: capabilities.page_advice.rows_max as u64,
+        page_bytes: capabilities.page_advice.bytes_max as u64,
+        requests: requests.collect(),
+    })
 }

@@ -299,6 +299,13 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalPath(&mut config.webhooks.ca_file),
     ),
     Key::new(
+        "storage.backend",
+        "Engine that stores the data: `fjall` in server.data_dir, or `cassandra` in a cluster (section\n\
+         cassandra). With a cluster, server.data_dir holds only the search index and temporary files.",
+        |config| Slot::StorageEngine(&mut config.engine_kind),
+    )
+    .flagged(),
+    Key::new(
         "storage.head_bytes_max",
         "Bytes of unsealed points in memory at which they are sealed. Memory peaks near twice this value.\n\
          Not set: 80 MiB, or 256 bytes per timeline with unsealed points if that is more, but at most an\n\
@@ -603,6 +610,74 @@ pub(crate) const KEYS: &[Key] = &[
         "Interval at which the scheduler checks for background work: folding, moving, purging and\n\
          dropping.",
         |config| Slot::Duration(&mut config.scheduler.tick_interval),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "cassandra.contact",
+        "Addresses of some nodes of the cluster, as host or host:port. The other nodes are found through them.",
+        |config| Slot::Names(&mut config.cluster.contact),
+    )
+    .flagged(),
+    Key::new(
+        "cassandra.keyspace",
+        "Keyspace of the tables, which `tideline backend schema` creates.",
+        |config| Slot::Text(&mut config.cluster.keyspace),
+    )
+    .flagged(),
+    Key::new(
+        "cassandra.data_center",
+        "Data centre whose nodes are used; a quorum is a quorum of this data centre. Not set: all nodes.",
+        |config| Slot::OptionalText(&mut config.cluster.data_center),
+    ),
+    Key::new(
+        "cassandra.user",
+        "User for the cluster. Not set: the cluster asks for none.",
+        |config| Slot::OptionalText(&mut config.cluster.user),
+    ),
+    Key::new(
+        "cassandra.password_file",
+        "File with the password of the user.",
+        |config| Slot::OptionalPath(&mut config.cluster.password_file),
+    ),
+    Key::new(
+        "cassandra.tls",
+        "Encrypted connections to the nodes. Needs a build with the feature cassandra-tls.",
+        |config| Slot::Switch(&mut config.cluster.is_tls),
+    ),
+    Key::new(
+        "cassandra.ca_file",
+        "File with certificates (PEM) of the authorities of the nodes. Not set: the authorities of the system.",
+        |config| Slot::OptionalPath(&mut config.cluster.ca_file),
+    ),
+    Key::new(
+        "cassandra.acknowledged",
+        "What an acknowledged write has reached: `synced`, the disks of a quorum; the server starts only if\n\
+         every node has commitlog_sync `group` or `batch`. Or `replicated`, at least the memory of a quorum.",
+        |config| Slot::Acknowledged(&mut config.cluster.acknowledged),
+    ),
+    Key::new(
+        "cassandra.lease",
+        "Time for which this server owns the data without a renewal. After a crash, another server takes over\n\
+         after a quarter more than this time.",
+        |config| Slot::Duration(&mut config.cluster.lease),
+    )
+    .within(1_000, HOUR_MILLIS),
+    Key::new(
+        "cassandra.advertise",
+        "Address and port at which other servers reach this one, to forward requests to the owner of the\n\
+         data. Not set: server.listen.",
+        |config| Slot::OptionalText(&mut config.cluster.advertise),
+    ),
+    Key::new(
+        "cassandra.request_timeout",
+        "Longest time of one request to the cluster.",
+        |config| Slot::Duration(&mut config.cluster.request_timeout),
+    )
+    .within(100, HOUR_MILLIS),
+    Key::new(
+        "cassandra.call_timeout",
+        "Longest time in which a request to the cluster is repeated after failures.",
+        |config| Slot::Duration(&mut config.cluster.call_timeout),
     )
     .within(100, HOUR_MILLIS),
 ];

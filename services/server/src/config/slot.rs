@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tideline_engine::archive::{ArchiveError, TargetPrefix};
+use tideline_engine::backend::Acknowledged;
 use tideline_engine::model::time::{format_duration, parse_duration};
 use tideline_http::{DeltaTemporality, Network, NotANetwork, TranslationStrategy};
 use tracing_subscriber::EnvFilter;
 
+use super::cluster::{StorageEngine, acknowledged_of_name};
 use super::secret::Secret;
 
 /// Mutable reference to a value.
@@ -21,6 +23,7 @@ pub(crate) enum Slot<'a> {
     Path(&'a mut PathBuf),
     /// Optional path; an empty text unsets it.
     OptionalPath(&'a mut Option<PathBuf>),
+    Text(&'a mut String),
     /// Optional text; an empty text unsets it.
     OptionalText(&'a mut Option<String>),
     /// Host names and addresses, separated by commas; an empty text is an empty list.
@@ -44,6 +47,8 @@ pub(crate) enum Slot<'a> {
     OptionalBytes64(&'a mut Option<u64>),
     Duration(&'a mut Duration),
     Secret(&'a mut Option<Secret>),
+    StorageEngine(&'a mut StorageEngine),
+    Acknowledged(&'a mut Acknowledged),
     LogFormat(&'a mut LogFormat),
     LogFilter(&'a mut String),
     TranslationStrategy(&'a mut TranslationStrategy),
@@ -83,6 +88,7 @@ impl Slot<'_> {
             Self::Path(_) if text.is_empty() => return Err("the path is empty".to_owned()),
             Self::Path(setting) => *setting = PathBuf::from(text),
             Self::OptionalPath(setting) => *setting = (!text.is_empty()).then(|| PathBuf::from(text)),
+            Self::Text(setting) => text.clone_into(setting),
             Self::OptionalText(setting) => *setting = (!text.is_empty()).then(|| text.to_owned()),
             Self::Hosts(setting) => *setting = read_hosts(text)?,
             Self::Networks(setting) => *setting = read_networks(text)?,
@@ -105,6 +111,8 @@ impl Slot<'_> {
             Self::OptionalBytes64(setting) => *setting = Some(read_bytes(text, &range)?),
             Self::Duration(setting) => *setting = Duration::from_nanos(read_nanos(text, &range)?),
             Self::Secret(setting) => *setting = Some(Secret::new(text)?),
+            Self::StorageEngine(setting) => *setting = StorageEngine::of_name(text)?,
+            Self::Acknowledged(setting) => *setting = acknowledged_of_name(text)?,
             Self::LogFormat(setting) => {
                 *setting = match text {
                     "text" => LogFormat::Text,
@@ -129,6 +137,7 @@ impl Slot<'_> {
             Self::Address(setting) => quoted(&setting.to_string()),
             Self::Path(setting) => quoted(&setting.to_string_lossy()),
             Self::OptionalPath(setting) => quoted(&setting.as_ref()?.to_string_lossy()),
+            Self::Text(setting) => quoted(setting),
             Self::OptionalText(setting) => quoted(setting.as_ref()?),
             Self::Hosts(setting) if setting.is_empty() => return None,
             Self::Hosts(setting) => quoted(&setting.join(", ")),
@@ -155,6 +164,8 @@ impl Slot<'_> {
                 i64::try_from(setting.as_nanos()).unwrap_or(i64::MAX),
             )),
             Self::Secret(setting) => quoted(&format!("{:?}", setting.as_ref()?)),
+            Self::StorageEngine(setting) => quoted(setting.name()),
+            Self::Acknowledged(setting) => quoted(setting.name()),
             Self::LogFormat(LogFormat::Text) => quoted("text"),
             Self::LogFormat(LogFormat::Json) => quoted("json"),
             Self::LogFilter(setting) => quoted(setting),
@@ -168,7 +179,7 @@ impl Slot<'_> {
         match self {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
-            Self::OptionalText(_) => "text",
+            Self::Text(_) | Self::OptionalText(_) => "text",
             Self::Hosts(_) | Self::Names(_) => "names, separated by commas",
             Self::TranslationStrategy(_) => "name of a strategy",
             Self::DeltaTemporality(_) => "refuse or store",
@@ -179,6 +190,8 @@ impl Slot<'_> {
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
             Self::Duration(_) => "duration, such as 10s or 2h",
             Self::Secret(_) => "text",
+            Self::StorageEngine(_) => "fjall or cassandra",
+            Self::Acknowledged(_) => "synced or replicated",
             Self::LogFormat(_) => "text or json",
             Self::LogFilter(_) => {
                 "error, warn, info, debug, trace, or a list such as info,tideline_http=debug"

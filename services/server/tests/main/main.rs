@@ -3,6 +3,8 @@
 
 mod archive;
 mod ask;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod check;
 mod config;
 mod demo;

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, DurabilityDemand, Replication, schema};
+use tideline_backend::Acknowledged;
+use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};
 
 /// Keyspace on the node of the tests.
 pub(crate) struct Keyspace {
@@ -18,7 +19,7 @@ impl Keyspace {
         let options = CassandraOptions {
             contact: vec![contact.to_owned()],
             keyspace: format!("t{}_{number}", std::process::id()),
-            durability: DurabilityDemand::Replicated,
+            acknowledged: Acknowledged::Replicated,
             lease: Duration::from_secs(2),
             // Other tests and builds share the cores.
             request_timeout: Duration::from_secs(30),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tideline_backend::{BackendError, Capabilities, PageLimit, Result};
+use tideline_backend::{Acknowledged, BackendError, Capabilities, PageLimit, Result};
 use tideline_model::{Durability, Tier};
 
 use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
@@ -123,6 +123,9 @@ impl FjallBackend {
 
 fn capabilities() -> Capabilities {
     Capabilities {
+        engine: "fjall",
+        acknowledged: Acknowledged::Synced,
+        is_shared: false,
         page_advice: PageLimit {
             rows_max: 4_096,
             bytes_max: 2 << 20,

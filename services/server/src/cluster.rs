@@ -1,0 +1,315 @@
+//! Life of a server whose data is in a cluster.
+//!
+//! 1. *Connect*, and try again while the cluster cannot be reached.
+//! 2. *Stand by*: forward requests to the owner of the data, until this process can take the data.
+//! 3. *Own*: serve like a server with an embedded engine.
+//!
+//! A server that loses the data, because it was paused for longer than its lease, ends with
+//! [`ServerError::OwnershipLost`]. Its process begins again: then nothing that it held of the data is left.
+
+use std::fs::{File, TryLockError};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use tideline_backend_cassandra::{CassandraBackend, CassandraOptions};
+use tideline_engine::Engine;
+use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
+use tideline_engine::model::Clock;
+use tideline_http::standby::{self, Standing};
+use tokio::sync::watch;
+
+use crate::config::{Config, INDEX_FOLDER};
+use crate::error::{Result, ServerError};
+use crate::server::{Process, Server, Stop};
+
+/// The shard with all data.
+const SHARD: Shard = Shard(0);
+/// File with the epoch in which this folder's search index was written.
+const EPOCH_FILE: &str = "epoch";
+/// File that only one process holds.
+const LOCK_FILE: &str = "cluster.lock";
+/// Pause after a failed connection.
+const RECONNECT_AFTER: Duration = Duration::from_secs(1);
+/// Longest wait between two attempts to take the data.
+const RETRY_MAX: Duration = Duration::from_millis(250);
+/// Interval at which an owner checks whether it lost the data.
+const LOSS_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time for which a standby that became the owner finishes forwarded requests.
+const HAND_OVER: Duration = Duration::from_millis(200);
+
+/// Server that owns the data of a cluster.
+#[derive(Debug)]
+pub struct Owner {
+    server: Server,
+    is_lost: Arc<AtomicBool>,
+    /// Ends the thread that watches the lease.
+    watching: mpsc::Sender<()>,
+    /// Keeps other processes out of the data folder.
+    _lock: File,
+}
+
+/// Outcome of [`start`].
+#[derive(Debug)]
+pub enum Started {
+    /// The server owns the data and serves.
+    Owner(Box<Owner>),
+    /// A stop was requested before.
+    Stopped,
+}
+
+/// Returns the options of the backend.
+///
+/// # Errors
+///
+/// [`ServerError::PasswordFile`] if the password file cannot be read.
+pub fn options(config: &Config) -> Result<CassandraOptions> {
+    let cluster = &config.cluster;
+    let password = cluster.password_file.as_ref().map(|file| {
+        let read = fs::read_to_string(file);
+        read.map(|text| text.trim_end_matches(['\n', '\r']).to_owned())
+            .map_err(|source| ServerError::PasswordFile {
+                file: file.clone(),
+                source,
+            })
+    });
+    Ok(CassandraOptions {
+        contact: cluster.contact.clone(),
+        keyspace: cluster.keyspace.clone(),
+        data_center: cluster.data_center.clone(),
+        user: cluster.user.clone(),
+        password: password.transpose()?,
+        is_tls: cluster.is_tls,
+        ca_file: cluster.ca_file.clone(),
+        acknowledged: cluster.acknowledged,
+        lease: cluster.lease,
+        advertise: config.advertised(),
+        request_timeout: cluster.request_timeout,
+        call_timeout: cluster.call_timeout,
+        ..CassandraOptions::default()
+    })
+}
+
+/// Listens, stands by until this process owns the data, and starts to serve. `listening` is called with the address as
+/// soon as the process listens.
+///
+/// # Errors
+///
+/// The errors of [`Server::start`], and those of the cluster that another try cannot mend, such as missing tables.
+pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
+    let process = Process::begin(config)?;
+    listening(process.address);
+    let lock = lock(&config.data_dir)?;
+    let mut options = options(config)?;
+    if config.cluster.advertise.is_none() {
+        // With port 0, the system chose the port.
+        options.advertise = process.address.to_string();
+    }
+    let Some((backend, before)) = stand_by(config, &process, options)? else {
+        return Ok(Started::Stopped);
+    };
+    discard_foreign_index(&config.data_dir, before).map_err(data_dir(config))?;
+    let stop = process.stop.clone();
+    let opened = Arc::clone(&backend);
+    let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)))?;
+    let epoch = server.engine().store().log().epoch();
+    fs::write(config.data_dir.join(EPOCH_FILE), epoch.0.to_string()).map_err(data_dir(config))?;
+    let (watching, ended) = mpsc::channel();
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let (engine, lost) = (Arc::downgrade(server.engine()), Arc::clone(&is_lost));
+    let watch = move || {
+        while ended.recv_timeout(LOSS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let Some(engine) = engine.upgrade() else { return };
+            if is_lost_now(&engine) {
+                lost.store(true, Ordering::Release);
+                stop.request();
+                return;
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("ownership".to_owned());
+    thread.spawn(watch).map_err(ServerError::Threads)?;
+    Ok(Started::Owner(Box::new(Owner {
+        server,
+        is_lost,
+        watching,
+        _lock: lock,
+    })))
+}
+
+impl Owner {
+    /// Returns the server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Returns a handle to stop the server.
+    pub fn stop(&self) -> Stop {
+        self.server.stop()
+    }
+
+    /// Serves until a stop is requested, as [`Server::wait`], or until another process owns the data.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::OwnershipLost`] if another process owns the data; the errors of [`Server::wait`].
+    pub fn wait(self) -> Result<()> {
+        let outcome = self.server.wait();
+        // Fails if the thread has ended.
+        let _ = self.watching.send(());
+        match self.is_lost.load(Ordering::Acquire) {
+            true => Err(ServerError::OwnershipLost),
+            false => outcome,
+        }
+    }
+}
+
+fn is_lost_now(engine: &Engine) -> bool {
+    engine.store().log().is_lease_lost()
+}
+
+/// Forwards requests until this process owns the data. Returns the backend, with the epoch before; `None` after a stop
+/// request.
+fn stand_by(
+    config: &Config,
+    process: &Process,
+    options: CassandraOptions,
+) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
+    let listener = process.listener(config)?;
+    let (standing, seen) = watch::channel(Standing {
+        owner: None,
+        reason: "this process is connecting to the cluster".to_owned(),
+    });
+    let (taken, has_taken) = tokio::sync::oneshot::channel();
+    let stop = process.stop.clone();
+    let take = move || {
+        // Fails only if the service has ended.
+        let _ = taken.send(take_data(&options, &standing, &stop));
+    };
+    let thread = thread::Builder::new().name("standby".to_owned());
+    thread.spawn(take).map_err(ServerError::Threads)?;
+    let settings = config.http_settings();
+    process.runtime.block_on(async {
+        let mut outcome = None;
+        let ended = async {
+            outcome = has_taken.await.ok();
+        };
+        let served = standby::serve(listener, seen, &settings, HAND_OVER, ended).await;
+        served.map_err(|error| ServerError::Serve {
+            reason: error.to_string(),
+        })?;
+        outcome.unwrap_or(Ok(None))
+    })
+}
+
+/// Connects, and takes the data as soon as it has no living owner.
+fn take_data(
+    options: &CassandraOptions,
+    standing: &watch::Sender<Standing>,
+    stop: &Stop,
+) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
+    let failed = |source| ServerError::Cluster {
+        keyspace: options.keyspace.clone(),
+        source,
+    };
+    let stand = |owner: Option<String>, reason: String| {
+        let now = Standing { owner, reason };
+        standing.send_if_modified(|before| {
+            let is_new = *before != now;
+            if is_new {
+                tracing::info!(owner = now.owner, reason = now.reason, "standing by");
+                *before = now;
+            }
+            is_new
+        });
+    };
+    let backend = loop {
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        match CassandraBackend::open(options.clone()) {
+            Ok(backend) => break Arc::new(backend),
+            Err(error) if error.kind().is_retryable() => {
+                stand(None, error.to_string());
+                stop.wait_at_most(RECONNECT_AFTER);
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    loop {
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        match take_once(&backend, &stand) {
+            Ok(before) => return Ok(Some((backend, before))),
+            Err(BackendError::Unavailable { retry_after, .. }) => {
+                stop.wait_at_most(retry_after.min(RETRY_MAX))
+            }
+            Err(error) if error.kind().is_retryable() => stop.wait_at_most(RETRY_MAX),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Tries to take the data. Returns the epoch before.
+fn take_once(
+    backend: &CassandraBackend,
+    stand: &impl Fn(Option<String>, String),
+) -> std::result::Result<Epoch, BackendError> {
+    let owner = backend
+        .owner(SHARD)
+        .inspect_err(|error| stand(None, error.to_string()))?;
+    let before = owner.as_ref().map_or(Epoch(0), |owner| owner.epoch);
+    let taken = backend.take(SHARD).map(|_| before);
+    if let Err(error) = &taken {
+        let living = owner.filter(|owner| !owner.is_dead && error.kind() == ErrorKind::Unavailable);
+        let address = living
+            .map(|owner| owner.address)
+            .filter(|address| !address.is_empty());
+        stand(address, error.to_string());
+    }
+    taken
+}
+
+/// Holds the data folder for this process. It must not have an embedded store.
+fn lock(folder: &Path) -> Result<File> {
+    let at = |source| ServerError::DataDir {
+        data_dir: folder.to_owned(),
+        source,
+    };
+    crate::server::make_private(folder).map_err(at)?;
+    if folder.join("store").exists() {
+        return Err(at(io::Error::other(
+            "it has the data of an embedded engine, which a cluster does not read: name another folder (--data-dir)",
+        )));
+    }
+    let file = File::create(folder.join(LOCK_FILE)).map_err(at)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(at(io::Error::other("another process uses it"))),
+        Err(TryLockError::Error(error)) => Err(at(error)),
+    }
+}
+
+/// Deletes a search index that was written before other processes changed the data. It is built again from the data.
+fn discard_foreign_index(folder: &Path, before: Epoch) -> io::Result<()> {
+    let index = folder.join(INDEX_FOLDER);
+    let own = fs::read_to_string(folder.join(EPOCH_FILE)).ok();
+    let is_own = own.and_then(|text| text.trim().parse().ok()) == Some(before.0);
+    if is_own || !index.exists() {
+        return Ok(());
+    }
+    tracing::info!("another process has owned the data since; the search index is built again");
+    fs::remove_dir_all(index)
+}
+
+fn data_dir(config: &Config) -> impl Fn(io::Error) -> ServerError {
+    |source| ServerError::DataDir {
+        data_dir: config.data_dir.clone(),
+        source,
+    }
+}

@@ -1,0 +1,143 @@
+//! Settings of a cluster that stores the data instead of the data folder.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tideline_engine::backend::Acknowledged;
+
+use super::sources::Problem;
+use super::{Config, Resolved};
+
+/// Engine that stores the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StorageEngine {
+    /// The embedded engine, in the data folder.
+    #[default]
+    Fjall,
+    /// A Cassandra or ScyllaDB cluster.
+    Cassandra,
+}
+
+impl StorageEngine {
+    /// Returns the name used in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fjall => "fjall",
+            Self::Cassandra => "cassandra",
+        }
+    }
+
+    /// Returns the engine of a name.
+    pub(crate) fn of_name(name: &str) -> Result<Self, String> {
+        [Self::Fjall, Self::Cassandra]
+            .into_iter()
+            .find(|engine| engine.name() == name)
+            .ok_or_else(|| format!("{name:?} is neither fjall nor cassandra"))
+    }
+}
+
+/// Returns what is named `synced` or `replicated`.
+pub(super) fn acknowledged_of_name(name: &str) -> Result<Acknowledged, String> {
+    [Acknowledged::Synced, Acknowledged::Replicated]
+        .into_iter()
+        .find(|acknowledged| acknowledged.name() == name)
+        .ok_or_else(|| format!("{name:?} is neither synced nor replicated"))
+}
+
+/// Settings of a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// Addresses of some nodes.
+    pub contact: Vec<String>,
+    /// Keyspace of the tables.
+    pub keyspace: String,
+    /// Data centre whose nodes are used.
+    pub data_center: Option<String>,
+    /// Name of the user.
+    pub user: Option<String>,
+    /// File with the password of the user.
+    pub password_file: Option<PathBuf>,
+    /// True for encrypted connections.
+    pub is_tls: bool,
+    /// File with certificates of authorities.
+    pub ca_file: Option<PathBuf>,
+    /// What an acknowledged write must have reached.
+    pub acknowledged: Acknowledged,
+    /// Time of a lease without a renewal.
+    pub lease: Duration,
+    /// Address of this server for other processes.
+    pub advertise: Option<String>,
+    /// Longest time of one request.
+    pub request_timeout: Duration,
+    /// Longest time of a call with its repeated requests.
+    pub call_timeout: Duration,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self {
+            contact: Vec::new(),
+            keyspace: "tideline".to_owned(),
+            data_center: None,
+            user: None,
+            password_file: None,
+            is_tls: false,
+            ca_file: None,
+            acknowledged: Acknowledged::Synced,
+            lease: Duration::from_secs(4),
+            advertise: None,
+            request_timeout: Duration::from_secs(5),
+            call_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Config {
+    /// Returns the address at which other processes reach this server: the set one, or the listen address.
+    pub fn advertised(&self) -> String {
+        let set = self.cluster.advertise.clone();
+        set.unwrap_or_else(|| self.listen.to_string())
+    }
+}
+
+impl Resolved {
+    /// Returns a problem if the settings of a cluster contradict each other.
+    pub(super) fn unusable_cluster(&self) -> Option<Problem> {
+        let cluster = &self.config.cluster;
+        if self.config.engine_kind != StorageEngine::Cassandra {
+            return None;
+        }
+        let problem = |key: &'static str, text: String| Some(Problem::at(self.origin(key), text));
+        if cfg!(not(feature = "cassandra")) {
+            return problem(
+                "storage.backend",
+                "storage.backend: this build has no engine cassandra; build it with the feature cassandra"
+                    .to_owned(),
+            );
+        }
+        if cluster.contact.is_empty() {
+            return problem(
+                "cassandra.contact",
+                "cassandra.contact: name some nodes of the cluster (--contact host1,host2)".to_owned(),
+            );
+        }
+        if self.config.listen.ip().is_unspecified() && cluster.advertise.is_none() {
+            return problem(
+                "cassandra.advertise",
+                format!(
+                    "cassandra.advertise: other processes cannot reach {}; set the address and port of this machine",
+                    self.config.listen
+                ),
+            );
+        }
+        if cluster.is_tls && cfg!(not(feature = "cassandra-tls")) {
+            return problem(
+                "cassandra.tls",
+                "cassandra.tls: this build has no encrypted connections to a cluster; build it with the feature \
+                 cassandra-tls"
+                    .to_owned(),
+            );
+        }
+        None
+    }
+}

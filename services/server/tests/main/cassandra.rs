@@ -1,0 +1,219 @@
+//! Two servers on one real node of Cassandra: one owns the data, the other forwards requests and takes over.
+//!
+//! Acknowledged writes are all read after a kill, after a pause of the owner, and after a clean stop.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tideline_testkit::cassandra::shared_node;
+use tideline_tests::Client;
+
+use crate::process::{Running, output, text, tideline};
+
+/// Lease of the servers. A take-over needs a quarter more.
+const LEASE: &str = "2s";
+/// Longest wait for a take-over, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Keyspace with tables on the shared node.
+struct Cluster {
+    contact: &'static str,
+    keyspace: String,
+    folder: TempDir,
+}
+
+impl Cluster {
+    fn new(name: &str) -> Option<Self> {
+        let cluster = Self {
+            contact: shared_node()?,
+            keyspace: format!("{name}_{}", std::process::id()),
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        };
+        let created = cluster.backend("schema", &["--replication", "1"]);
+        assert!(created.1, "{}", created.0);
+        Some(cluster)
+    }
+
+    /// Runs a command of `tideline backend`. Returns its output, and true if it succeeded.
+    fn backend(&self, command: &str, more: &[&str]) -> (String, bool) {
+        let place = ["--contact", self.contact, "--keyspace", &self.keyspace];
+        let arguments = ["backend", command]
+            .into_iter()
+            .chain(place)
+            .chain(more.iter().copied());
+        let mut command = tideline(&arguments.collect::<Vec<_>>());
+        command.env("TIDELINE__CASSANDRA__REQUEST_TIMEOUT", "30s");
+        command.env("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated");
+        let output = output(command);
+        let texts = text(&output.stdout) + &text(&output.stderr);
+        (texts, output.status.success())
+    }
+
+    fn serve(&self, name: &str) -> (Running, SocketAddr) {
+        let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
+        command.args(["--contact", self.contact, "--keyspace", &self.keyspace]);
+        command.arg("--data-dir").arg(self.folder.path().join(name));
+        command.env("TIDELINE__CASSANDRA__LEASE", LEASE);
+        command.env("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated");
+        let mut running = Running::start(command);
+        let line =
+            running.wait_for(|line| line.starts_with("listening on ") || line.starts_with("tideline: "));
+        let address = line.trim_start_matches("listening on http://").split(',').next();
+        let address = address.and_then(|address| address.parse().ok());
+        (running, address.unwrap_or_else(|| panic!("{line}")))
+    }
+}
+
+fn ready(address: SocketAddr) -> Value {
+    Client::new(address).get("/ready").json()
+}
+
+/// Waits until `/ready` of a server reports a role.
+fn wait_for_role(address: SocketAddr, role: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let ready = ready(address);
+        if ready["role"] == role && ready["status"] == "ready" {
+            return ready;
+        }
+        assert!(Instant::now() < deadline, "not {role}: {ready}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Writes a point until a server acknowledges it. Returns the time until then.
+fn write(address: SocketAddr, host: &str) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let line = format!("load,host={host} value=1 1767225600000000000");
+        let answer = Client::new(address).post_lines("/v1/tables/default/points", &line);
+        if answer.status < 300 {
+            return begun.elapsed();
+        }
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(begun.elapsed() < PATIENCE, "{answer:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the hosts with points.
+fn hosts(address: SocketAddr) -> Vec<String> {
+    let path = "/v1/tables/default/prometheus/api/v1/query?query=load_value&time=1767225600";
+    let body = Client::new(address).get(path).json();
+    let series = body["data"]["result"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{body}"));
+    let host = |one: &Value| one["metric"]["host"].as_str().expect("a host").to_owned();
+    let mut hosts: Vec<String> = series.iter().map(host).collect();
+    hosts.sort();
+    hosts
+}
+
+#[test]
+fn a_standby_forwards_and_takes_over() {
+    let Some(cluster) = Cluster::new("takeover") else {
+        return;
+    };
+    let (mut one, first) = cluster.serve("one");
+    one.wait_for(|line| line.contains("this process owns the data"));
+    let (two, second) = cluster.serve("two");
+    let standby = wait_for_role(second, "standby");
+    assert_eq!(standby["owner"], first.to_string());
+    write(first, "a");
+    write(second, "b");
+    assert_eq!(hosts(second), ["a", "b"], "a standby forwards reads and writes");
+    let backend = Client::new(second).get("/v1/backend").json();
+    assert_eq!(backend["engine"], "cassandra");
+    let epoch = backend["epoch"].as_u64().expect("a number");
+
+    // A killed owner.
+    one.signal(Signal::KILL);
+    drop(one);
+    let taken_in = write(second, "c");
+    println!("take-over after a kill: {taken_in:?}");
+    assert_eq!(hosts(second), ["a", "b", "c"], "nothing acknowledged is lost");
+    let backend = Client::new(second).get("/v1/backend").json();
+    assert!(backend["epoch"].as_u64() > Some(epoch), "{backend}");
+
+    // A paused owner changes and answers nothing when it goes on, and then forwards.
+    let (three, third) = cluster.serve("three");
+    wait_for_role(third, "standby");
+    two.signal(Signal::STOP);
+    let taken_in = write(third, "d");
+    println!("take-over after a pause: {taken_in:?}");
+    let stale = std::thread::spawn(move || {
+        let line = "load,host=stale value=1 1767225600000000000";
+        Client::new(second).post_lines("/v1/tables/default/points", line)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    two.signal(Signal::CONT);
+    let stale = stale.join().expect("a response");
+    assert_eq!(stale.status, 503, "{stale:?}");
+    wait_for_role(second, "standby");
+    write(second, "e");
+    assert_eq!(hosts(third), ["a", "b", "c", "d", "e"]);
+
+    // A clean stop hands over at once.
+    three.signal(Signal::TERM);
+    let taken_in = write(second, "f");
+    println!("take-over after a stop: {taken_in:?}");
+    let (status, _, said) = three.end();
+    assert!(status.success(), "{said}");
+    assert_eq!(hosts(second), ["a", "b", "c", "d", "e", "f"]);
+    let (owner, _) = cluster.backend("owner", &[]);
+    assert!(owner.contains(&format!("{second} owns the data")), "{owner}");
+}
+
+#[test]
+fn wrong_clusters_are_refused_with_what_to_do() {
+    let Some(cluster) = Cluster::new("refused") else {
+        return;
+    };
+    let (checked, is_usable) = cluster.backend("check", &[]);
+    assert!(is_usable && checked.contains("request limits"), "{checked}");
+
+    let missing = Cluster {
+        keyspace: "no_such_keyspace".to_owned(),
+        folder: tempfile::tempdir().expect("a temporary folder"),
+        ..cluster
+    };
+    let (checked, is_usable) = missing.backend("check", &[]);
+    assert!(
+        !is_usable && checked.contains("tideline backend schema"),
+        "{checked}"
+    );
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
+    command.args(["--contact", missing.contact, "--keyspace", &missing.keyspace]);
+    command.arg("--data-dir").arg(missing.folder.path());
+    let refused = output(command);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("tideline backend schema"),
+        "{}",
+        text(&refused.stderr)
+    );
+
+    // The shared node syncs its commit log every ten seconds, which `synced` does not accept.
+    let existing = Cluster::new("unsynced").expect("the node runs");
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
+    command.args(["--contact", existing.contact, "--keyspace", &existing.keyspace]);
+    command.arg("--data-dir").arg(existing.folder.path());
+    let refused = output(command);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        text(&refused.stderr).contains("commitlog_sync"),
+        "{}",
+        text(&refused.stderr)
+    );
+
+    let unnamed = output(tideline(&["serve", "--backend", "cassandra"]));
+    assert_eq!(unnamed.status.code(), Some(2));
+    assert!(
+        text(&unnamed.stderr).contains("--contact"),
+        "{}",
+        text(&unnamed.stderr)
+    );
+}
