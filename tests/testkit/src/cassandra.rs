@@ -47,6 +47,8 @@ pub struct NodeSettings {
     pub heap_mib: u32,
     /// Durability of an acknowledged write.
     pub commit_log: CommitLog,
+    /// True if the node demands a user; `cassandra` with the password `cassandra` may do everything.
+    pub has_users: bool,
     /// Running node whose cluster the new node joins, which takes about 10 s longer. `None` starts a new cluster.
     pub seed: Option<Ipv4Addr>,
 }
@@ -56,6 +58,7 @@ impl Default for NodeSettings {
         Self {
             heap_mib: 768,
             commit_log: CommitLog::Periodic,
+            has_users: false,
             seed: None,
         }
     }
@@ -340,6 +343,9 @@ fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, S
         .args(["--parent", &std::process::id().to_string()])
         .args(["--heap-mib", &settings.heap_mib.to_string()])
         .args(["--commitlog", settings.commit_log.name()]);
+    if settings.has_users {
+        command.args(["--login", "password"]);
+    }
     if let Some(seed) = settings.seed {
         command.args(["--seed", &seed.to_string()]);
     }
