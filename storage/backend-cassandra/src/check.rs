@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use scylla::cluster::Node;
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::response::query_result::QueryResult;
 use scylla::statement::unprepared::Statement;
 use tideline_backend::{
     Acknowledged, Backend, BackendError, Direction, KeyRange, PageLimit, Partition, Result, RowChange, Space,
@@ -129,25 +131,19 @@ pub(crate) fn durability(cluster: &Cluster) -> Result<Acknowledged> {
 async fn unsynced(cluster: &Cluster) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for node in nodes(cluster) {
-        let mode = match text(
-            cluster,
-            &node,
-            "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'",
-        )
-        .await
-        {
-            Ok(mode) => mode,
-            // ScyllaDB has another table of settings.
-            Err(BackendError::Misconfigured { .. }) => {
-                text(
-                    cluster,
-                    &node,
-                    "SELECT value FROM system.config WHERE name = 'commitlog_sync'",
-                )
-                .await?
+        let mut mode = None;
+        // The first table is that of Cassandra, the second that of ScyllaDB.
+        for table in ["system_views.settings", "system.config"] {
+            let query = format!("SELECT value FROM {table} WHERE name = 'commitlog_sync'");
+            match on_node(cluster, &node, &query).await {
+                Ok(rows) => {
+                    mode = first_text(rows)?;
+                    break;
+                }
+                Err(error) if is_unknown_table(&error) => {}
+                Err(error) => return Err(cannot_read(cluster, table, &error)),
             }
-            Err(error) => return Err(error),
-        };
+        }
         let mode = mode.unwrap_or_default();
         let mode = mode.trim_matches('"').to_owned();
         if !["group", "batch"].contains(&mode.as_str()) {
@@ -354,14 +350,23 @@ fn nodes(cluster: &Cluster) -> Vec<Arc<Node>> {
 }
 
 async fn text(cluster: &Cluster, node: &Arc<Node>, query: &str) -> Result<Option<String>> {
-    let rows = on_node(cluster, node, query).await?;
+    let rows = on_node(cluster, node, query).await;
+    first_text(rows.map_err(|error| Failure::of(&error).error)?)
+}
+
+fn first_text(rows: QueryResult) -> Result<Option<String>> {
+    let rows = rows.into_rows_result();
+    let rows = rows.map_err(|error| unexpected("the read of a setting", error))?;
     let row = rows.maybe_first_row::<(Option<String>,)>();
     let row = row.map_err(|error| unexpected("the read of a setting", error))?;
     Ok(row.and_then(|(text,)| text))
 }
 
 async fn number(cluster: &Cluster, node: &Arc<Node>, query: &str) -> Result<i64> {
-    let rows = on_node(cluster, node, query).await?;
+    let rows = on_node(cluster, node, query).await;
+    let rows = rows.map_err(|error| Failure::of(&error).error)?;
+    let rows = rows.into_rows_result();
+    let rows = rows.map_err(|error| unexpected("the read of a clock", error))?;
     let row = rows.first_row::<(i64,)>();
     let (number,) = row.map_err(|error| unexpected("the read of a clock", error))?;
     Ok(number)
@@ -372,15 +377,35 @@ async fn on_node(
     cluster: &Cluster,
     node: &Arc<Node>,
     query: &str,
-) -> Result<scylla::response::query_result::QueryRowsResult> {
+) -> std::result::Result<QueryResult, ExecutionError> {
     let mut statement = Statement::new(query);
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     statement.set_load_balancing_policy(Some(target));
     // Tables of the system are local to a node.
     statement.set_consistency(scylla::statement::Consistency::One);
-    let answer = cluster.session().query_unpaged(statement, &[]).await;
-    let rows = answer
-        .map_err(|error| Failure::of(&error).error)?
-        .into_rows_result();
-    rows.map_err(|error| unexpected("the read of a setting", error))
+    cluster.session().query_unpaged(statement, &[]).await
+}
+
+/// Returns true if a table or its keyspace does not exist.
+fn is_unknown_table(error: &ExecutionError) -> bool {
+    matches!(
+        error,
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))
+    )
+}
+
+/// Returns the error of a read of a table with settings. It names the missing right.
+fn cannot_read(cluster: &Cluster, table: &str, error: &ExecutionError) -> BackendError {
+    match error {
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, message)) => {
+            let user = cluster.options.user.as_deref().unwrap_or("anonymous");
+            BackendError::Misconfigured {
+                reason: format!(
+                    "the user {user:?} may not read the setting commitlog_sync ({message}); run as an administrator: \
+                     GRANT SELECT ON TABLE {table} TO {user}"
+                ),
+            }
+        }
+        other => Failure::of(other).error,
+    }
 }

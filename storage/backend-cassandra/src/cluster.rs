@@ -26,7 +26,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 use tideline_backend::{BackendError, RequestCounts, Result};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{Effect, Failure, of_connection, of_preparation, unexpected};
+use crate::error::{Effect, Failure, of_connection, of_keyspace, of_preparation, unexpected};
 use crate::options::CassandraOptions;
 use crate::schema;
 use crate::tls;
@@ -78,7 +78,7 @@ pub(crate) struct Cluster {
     reads: Counted,
     writes: Counted,
     conditional: Counted,
-    /// Last failure, and the time since which every request has failed. `None` after an answer.
+    /// Time since which every request has failed, and the last failure. `None` after an answer.
     failing: Mutex<Option<(Instant, String)>>,
 }
 
@@ -90,12 +90,7 @@ impl Cluster {
         let session = runtime.block_on(async {
             let session = connect(&options).await?;
             let used = session.use_keyspace(options.keyspace.clone(), false).await;
-            used.map_err(|error| BackendError::Misconfigured {
-                reason: format!(
-                    "keyspace {} cannot be used: {error}; create it with `tideline backend schema`",
-                    options.keyspace
-                ),
-            })?;
+            used.map_err(|error| of_keyspace(&options.keyspace, &error))?;
             schema::require(&session, &options.keyspace).await?;
             Ok::<_, BackendError>(session)
         })?;
@@ -245,7 +240,9 @@ impl Cluster {
         let mut pause = PAUSE_MIN;
         loop {
             let sent = Instant::now();
-            let failure = match send().await {
+            let left = self.options.call_timeout.saturating_sub(begun.elapsed());
+            let answered = tokio::time::timeout(left, send()).await;
+            let failure = match answered.unwrap_or(Err(ExecutionError::RequestTimeout(left))) {
                 Ok(answer) => {
                     counted.done.fetch_add(1, Ordering::Relaxed);
                     let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -255,6 +252,7 @@ impl Cluster {
                 }
                 Err(error) => Failure::of(&error),
             };
+            self.note(sent, &failure);
             let may_repeat = match failure.effect {
                 Effect::NotDone => true,
                 Effect::Unknown => kind != Kind::Conditional,
@@ -262,7 +260,7 @@ impl Cluster {
             };
             if !may_repeat || begun.elapsed() + pause >= self.options.call_timeout {
                 counted.failed.fetch_add(1, Ordering::Relaxed);
-                return Err(self.failed(kind, failure));
+                return Err(Self::failed(kind, failure));
             }
             counted.repeated.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(jittered(pause)).await;
@@ -270,13 +268,21 @@ impl Cluster {
         }
     }
 
-    /// Notes a failure. A conditional write of unknown effect has an error of its own kind.
-    fn failed(&self, kind: Kind, failure: Failure) -> BackendError {
-        if failure.effect != Effect::Final {
-            let mut failing = self.failing.lock();
-            let since = failing.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-            *failing = Some((since, failure.error.to_string()));
-        }
+    /// Notes the failure of a request that was sent at a time.
+    fn note(&self, sent: Instant, failure: &Failure) {
+        let mut failing = self.failing.lock();
+        *failing = match failure.effect {
+            // A refusal is an answer.
+            Effect::Final => None,
+            _ => {
+                let since = failing.as_ref().map_or(sent, |(since, _)| *since);
+                Some((since, failure.error.to_string()))
+            }
+        };
+    }
+
+    /// Returns the error of a call. A conditional write of unknown effect has an error of its own kind.
+    fn failed(kind: Kind, failure: Failure) -> BackendError {
         match (kind, failure.effect) {
             (Kind::Conditional, Effect::Unknown) => BackendError::Unknown {
                 reason: failure.error.to_string(),

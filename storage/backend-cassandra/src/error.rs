@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
-use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
+    MetadataError, NewSessionError, PrepareError, RequestAttemptError, UseKeyspaceError,
+};
 use tideline_backend::BackendError;
 
 /// Pause that is advised if the cluster has too few nodes for a quorum.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a failed request says about its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +117,42 @@ pub(crate) fn of_connection(error: &NewSessionError) -> BackendError {
         NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => {
             BackendError::Misconfigured { reason }
         }
+        _ if is_login_refused(error) => BackendError::Misconfigured {
+            reason: format!("{reason}; check cassandra.user and cassandra.password_file"),
+        },
         _ => BackendError::Unavailable {
             reason,
+            retry_after: RETRY_AFTER,
+        },
+    }
+}
+
+/// Returns true if a node demands another user or password.
+fn is_login_refused(error: &NewSessionError) -> bool {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error: ConnectionError::ConnectionSetupRequestError(failed),
+    })) = error
+    else {
+        return false;
+    };
+    matches!(
+        failed.get_error(),
+        ConnectionSetupRequestErrorKind::MissingAuthentication
+            | ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
+    )
+}
+
+/// Classifies an error of the choice of a keyspace.
+pub(crate) fn of_keyspace(keyspace: &str, error: &UseKeyspaceError) -> BackendError {
+    match error {
+        UseKeyspaceError::RequestError(RequestAttemptError::DbError(DbError::Invalid, _)) => {
+            BackendError::Misconfigured {
+                reason: format!("there is no keyspace {keyspace}: create it with `tideline backend schema`"),
+            }
+        }
+        UseKeyspaceError::RequestError(attempt) => Failure::of_attempt(attempt).error,
+        _ => BackendError::Unavailable {
+            reason: format!("keyspace {keyspace} cannot be used: {error}"),
             retry_after: RETRY_AFTER,
         },
     }
