@@ -149,13 +149,19 @@ impl Backend for CassandraBackend {
     fn take(&self, shard: Shard) -> Result<Lease> {
         let cluster = self.open_cluster()?;
         let lease = self.leases.take(cluster, shard)?;
+        cluster.block_on(self.manifests.begin(cluster, shard, lease.epoch))?;
         self.journals
             .begin(cluster, &self.manifests, shard, lease.epoch)?;
         Ok(lease)
     }
 
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
-        self.leases.renew(self.open_cluster()?, shard, epoch)
+        let renewed = self.leases.renew(self.open_cluster()?, shard, epoch);
+        if self.leases.epoch(shard).is_none() {
+            // Nothing of the lost shards is appended any more.
+            self.journals.end();
+        }
+        renewed
     }
 
     fn scan(

@@ -51,6 +51,7 @@ const FREED: i64 = 3;
 struct Statements {
     put: PreparedStatement,
     entries: PreparedStatement,
+    sequences: PreparedStatement,
     last: PreparedStatement,
     free: PreparedStatement,
     list: PreparedStatement,
@@ -129,6 +130,10 @@ impl Journals {
             )
             .await?;
         slots.set_page_size(5_000);
+        let mut sequences = cluster
+            .prepare(&format!("SELECT sequence FROM journal {slot} AND sequence < ?"))
+            .await?;
+        sequences.set_page_size(5_000);
         let statements = Statements {
             put: cluster
                 .prepare("INSERT INTO journal (shard, epoch, slot, sequence, value) VALUES (?, ?, ?, ?, ?)")
@@ -138,6 +143,7 @@ impl Journals {
                     "SELECT sequence, value FROM journal {slot} AND sequence >= ? LIMIT ?"
                 ))
                 .await?,
+            sequences,
             last: cluster
                 .prepare(&format!(
                     "SELECT sequence FROM journal {slot} ORDER BY sequence DESC LIMIT 1"
@@ -185,8 +191,34 @@ impl Journals {
     ) -> Result<()> {
         let mut state = self.load(cluster, manifests, shard)?;
         state.epoch = epoch.0 as i64;
+        // An older epoch without a slot has no acknowledged entry. Its owner may still store entries with sequences that
+        // this epoch uses too, so the epoch ends before them.
+        let is_empty =
+            |epoch: &i64| !state.closed.contains_key(epoch) && state.live_of(*epoch).next().is_none();
+        let empty: Vec<i64> = (state.epoch_min.max(1)..state.epoch).filter(is_empty).collect();
+        for older in empty {
+            self.store_end(cluster, manifests, (shard, epoch), older, &Closed::EMPTY)?;
+            state.closed.insert(older, Closed::EMPTY);
+        }
         self.owned.lock().insert(shard, state);
         Ok(())
+    }
+
+    /// Stores the end of an older epoch, under the condition that `owner` is the epoch of the owner.
+    fn store_end(
+        &self,
+        cluster: &Cluster,
+        manifests: &Manifests,
+        (shard, owner): (Shard, Epoch),
+        epoch: i64,
+        closed: &Closed,
+    ) -> Result<()> {
+        let detail = closed.encode();
+        let row = (CLOSED, &epoch.to_be_bytes()[..], &detail[..]);
+        match cluster.block_on(manifests.put_other(cluster, shard, owner, row))? {
+            true => Ok(()),
+            false => Err(not_owned(owner)),
+        }
     }
 
     /// Forgets the state of all shards.
@@ -422,7 +454,11 @@ impl Journals {
         check_older(epoch, owner)?;
         let (number, end) = (epoch.0 as i64, end.0 as i64);
         let state = self.state(cluster, manifests, shard)?;
-        if let Some(closed) = state.closed.get(&number) {
+        if let Some(closed) = state
+            .closed
+            .get(&number)
+            .filter(|closed| **closed != Closed::EMPTY)
+        {
             return match closed.end == end {
                 true => Ok(()),
                 false => Err(BackendError::Refused {
@@ -430,23 +466,21 @@ impl Journals {
                 }),
             };
         }
-        let (from, mut runs) = match state.replayed.get(&number) {
-            Some(replayed) => replayed.clone(),
-            None => (
-                state.complete_from(number, 0),
-                self.sequences(cluster, &state, shard, number)?,
-            ),
-        };
+        let (read_from, found) = state
+            .replayed
+            .get(&number)
+            .cloned()
+            .unwrap_or((i64::MAX, Vec::new()));
+        // Entries before those that a replay has passed on are looked up, so that no hole is filled later.
+        let from = state.complete_from(number, 0).min(read_from);
+        let mut runs = self.sequences(cluster, &state, (shard, number), read_from)?;
+        runs.extend(found);
         runs.retain_mut(|(first, count)| {
             *count = (*count).min(end - *first);
             *count > 0
         });
         let closed = Closed { end, from, runs };
-        let detail = closed.encode();
-        let row = (CLOSED, &number.to_be_bytes()[..], &detail[..]);
-        if !cluster.block_on(manifests.put_other(cluster, shard, owner, row))? {
-            return Err(not_owned(owner));
-        }
+        self.store_end(cluster, manifests, (shard, owner), number, &closed)?;
         if let Some(own) = self.owned.lock().get_mut(&shard) {
             own.closed.insert(number, closed);
             own.replayed.remove(&number);
@@ -454,20 +488,27 @@ impl Journals {
         Ok(())
     }
 
-    /// Returns the sequences of all live entries of an epoch, as runs.
+    /// Returns the sequences below `to` of all live entries of an epoch, as runs.
     fn sequences(
         &self,
         cluster: &Cluster,
         state: &State,
-        shard: Shard,
-        epoch: i64,
+        (shard, epoch): (Shard, i64),
+        to: i64,
     ) -> Result<Vec<(i64, i64)>> {
         let mut runs = Vec::new();
-        for slot in state.live_of(epoch) {
-            self.each_entry(cluster, (shard, epoch, slot), 0, &mut |sequence, _| {
-                add_to_runs(&mut runs, sequence);
-                Ok(ControlFlow::Continue(()))
-            })?;
+        for slot in state.live_of(epoch).take_while(|slot| *slot < to) {
+            let values = (i32::from(shard.0), epoch, slot, to);
+            let read = cluster.each_row(
+                Kind::Read,
+                &self.statements.sequences,
+                values,
+                |(sequence,): (i64,)| {
+                    add_to_runs(&mut runs, sequence);
+                    Ok(())
+                },
+            );
+            cluster.block_on(read)?;
         }
         Ok(runs)
     }
@@ -771,6 +812,13 @@ impl State {
 }
 
 impl Closed {
+    /// End of an epoch that had no entry when its successor began.
+    const EMPTY: Self = Self {
+        end: 0,
+        from: 0,
+        runs: Vec::new(),
+    };
+
     /// Returns true if the epoch has an entry with this sequence.
     fn has(&self, sequence: i64) -> bool {
         if sequence >= self.end {

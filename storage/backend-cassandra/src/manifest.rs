@@ -3,7 +3,10 @@
 //! The rows share a partition with the epoch and the version of the shard, so an edit checks both and changes the rows
 //! as one conditional write. The same partition holds the ends of closed epochs, which are no manifest rows.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
+use parking_lot::Mutex;
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
@@ -16,7 +19,7 @@ use tideline_backend::{
 };
 
 use crate::cluster::{Cluster, Kind, is_applied};
-use crate::error::unexpected;
+use crate::error::{RETRY_AFTER, unexpected};
 
 /// Rows of one page of a manifest. A row has at most 64 KiB.
 const PAGE_ROWS: i32 = 100;
@@ -29,22 +32,34 @@ pub(crate) struct Manifests {
     rows: PreparedStatement,
     heading: PreparedStatement,
     raise_version: PreparedStatement,
+    raise_fence: PreparedStatement,
     confirm_epoch: PreparedStatement,
     put: PreparedStatement,
     remove: PreparedStatement,
+    fences: Mutex<BTreeMap<Shard, Fence>>,
 }
 
-/// Epoch and version of a shard.
+/// Epoch, version and fence of a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Heading {
     epoch: i64,
     version: i64,
+    fence: i64,
+}
+
+/// Fence of a shard that this process has taken.
+#[derive(Debug, Clone, Copy)]
+struct Fence {
+    epoch: i64,
+    number: i64,
+    /// True after an edit of unknown outcome, until the fence is raised.
+    is_undecided: bool,
 }
 
 /// Values of one statement of an edit.
 #[derive(Debug)]
 enum Values<'a> {
-    Raise(i64, i32, i64, i64),
+    Raise(i64, i32, i64, i64, i64),
     Confirm(i64, i32, i64),
     Put(i32, i8, &'a [u8], &'a [u8]),
     Remove(i32, i8, &'a [u8]),
@@ -57,8 +72,8 @@ impl SerializeRow for Values<'_> {
         writer: &mut RowWriter<'_>,
     ) -> std::result::Result<(), SerializationError> {
         match *self {
-            Self::Raise(next, shard, epoch, version) => {
-                (next, shard, epoch, version).serialize(context, writer)
+            Self::Raise(next, shard, epoch, version, fence) => {
+                (next, shard, epoch, version, fence).serialize(context, writer)
             }
             Self::Confirm(epoch, shard, expected) => (epoch, shard, expected).serialize(context, writer),
             Self::Put(shard, kind, name, detail) => (shard, kind, name, detail).serialize(context, writer),
@@ -80,10 +95,15 @@ impl Manifests {
         Ok(Self {
             rows,
             heading: cluster
-                .prepare_serial("SELECT epoch, version FROM shard WHERE shard = ? LIMIT 1")
+                .prepare_serial("SELECT epoch, version, fence FROM shard WHERE shard = ? LIMIT 1")
                 .await?,
             raise_version: cluster
-                .prepare("UPDATE shard SET version = ? WHERE shard = ? IF epoch = ? AND version = ?")
+                .prepare(
+                    "UPDATE shard SET version = ? WHERE shard = ? IF epoch = ? AND version = ? AND fence = ?",
+                )
+                .await?,
+            raise_fence: cluster
+                .prepare("UPDATE shard SET fence = ? WHERE shard = ? IF epoch = ? AND fence = ?")
                 .await?,
             confirm_epoch: cluster
                 .prepare("UPDATE shard SET epoch = ? WHERE shard = ? IF epoch = ?")
@@ -94,11 +114,71 @@ impl Manifests {
             remove: cluster
                 .prepare("DELETE FROM shard WHERE shard = ? AND kind = ? AND name = ?")
                 .await?,
+            fences: Mutex::new(BTreeMap::new()),
         })
     }
 
-    /// Reads the manifest at one version.
+    /// Reads the fence of a shard that this process has taken.
+    pub(crate) async fn begin(&self, cluster: &Cluster, shard: Shard, epoch: Epoch) -> Result<()> {
+        let fence = Fence {
+            epoch: epoch.0 as i64,
+            number: self.heading(cluster, shard).await?.fence,
+            is_undecided: false,
+        };
+        self.fences.lock().insert(shard, fence);
+        Ok(())
+    }
+
+    /// Returns the fence of the owner in an epoch, after it has excluded an edit of unknown outcome.
+    ///
+    /// A node can hold a request for any time and then apply it, also after a later read. An edit has the fence as a
+    /// condition, so raising the fence decides the edit: it was applied before, or it never is.
+    async fn decide(&self, cluster: &Cluster, shard: Shard) -> Result<Option<Fence>> {
+        let Some(fence) = self.fences.lock().get(&shard).copied() else {
+            return Ok(None);
+        };
+        if !fence.is_undecided {
+            return Ok(Some(fence));
+        }
+        let next = fence.number + 1;
+        let values = (next, i32::from(shard.0), fence.epoch, fence.number);
+        let raised = cluster
+            .execute(Kind::Conditional, &self.raise_fence, values)
+            .await;
+        let raised = raised.and_then(|answer| cluster.applied(answer));
+        let is_over = match raised {
+            Ok(true) => true,
+            // An earlier attempt of unknown outcome may have raised it. In a newer epoch the edit has lost.
+            Ok(false) => {
+                let now = self.heading(cluster, shard).await?;
+                now.epoch != fence.epoch || now.fence == next
+            }
+            Err(error) => return Err(undecided(&error)),
+        };
+        if !is_over {
+            return Err(unexpected(
+                "the read of a shard",
+                "the fence was raised by another process",
+            ));
+        }
+        let decided = Fence {
+            number: next,
+            is_undecided: false,
+            ..fence
+        };
+        let mut fences = self.fences.lock();
+        if let Some(stored) = fences
+            .get_mut(&shard)
+            .filter(|stored| stored.epoch == fence.epoch)
+        {
+            *stored = decided;
+        }
+        Ok(Some(decided))
+    }
+
+    /// Reads the manifest at one version, after edits of unknown outcome of this process are decided.
     pub(crate) async fn read(&self, cluster: &Cluster, shard: Shard) -> Result<Manifest> {
+        self.decide(cluster, shard).await?;
         let (heading, rows) = self.read_all(cluster, shard).await?;
         let rows = rows.into_iter().filter_map(|(kind, name, detail)| {
             let kind = ManifestKind::from_code(u8::try_from(kind).ok()?)?;
@@ -131,7 +211,7 @@ impl Manifests {
     async fn heading(&self, cluster: &Cluster, shard: Shard) -> Result<Heading> {
         let values = (i32::from(shard.0),);
         let rows = cluster.rows(Kind::Conditional, &self.heading, values).await?;
-        let row = rows.maybe_first_row::<(Option<i64>, Option<i64>)>();
+        let row = rows.maybe_first_row::<(Option<i64>, Option<i64>, Option<i64>)>();
         let row = row.map_err(|error| unexpected("the read of a shard", error))?;
         Ok(row.map_or_else(Heading::default, heading))
     }
@@ -144,7 +224,7 @@ impl Manifests {
         }
         Err(BackendError::Unavailable {
             reason: format!("the manifest changed during each of {ATTEMPTS} reads"),
-            retry_after: std::time::Duration::from_secs(1),
+            retry_after: RETRY_AFTER,
         })
     }
 
@@ -167,7 +247,7 @@ impl Manifests {
             {
                 let (epoch, version, kind, name, detail) =
                     row.map_err(|error| unexpected("the read of a manifest", error))?;
-                let now = heading((epoch, version));
+                let now = heading((epoch, version, None));
                 if found.is_some_and(|found| found != now) {
                     return Ok(None);
                 }
@@ -194,8 +274,10 @@ impl Manifests {
     ) -> Result<EditOutcome> {
         check_edit(changes)?;
         let (number, held, seen) = (i32::from(shard.0), epoch.0 as i64, version as i64);
+        // A process that has not taken the shard in this epoch is refused by the epoch.
+        let fence = self.decide(cluster, shard).await?.map_or(0, |fence| fence.number);
         let mut batch = Batch::new(BatchType::Unlogged);
-        let mut values = vec![Values::Raise(seen + 1, number, held, seen)];
+        let mut values = vec![Values::Raise(seen + 1, number, held, seen, fence)];
         batch.append_statement(self.raise_version.clone());
         for change in changes {
             match change {
@@ -209,7 +291,14 @@ impl Manifests {
                 }
             }
         }
-        if self.is_applied(cluster, &batch, values).await? {
+        let applied = self.is_applied(cluster, &batch, values).await;
+        if let Err(BackendError::Unknown { .. }) = &applied {
+            let mut fences = self.fences.lock();
+            if let Some(stored) = fences.get_mut(&shard).filter(|stored| stored.epoch == held) {
+                stored.is_undecided = true;
+            }
+        }
+        if applied? {
             return Ok(EditOutcome::Applied { version: version + 1 });
         }
         let now = self.heading(cluster, shard).await?;
@@ -245,9 +334,18 @@ impl Manifests {
     }
 }
 
-fn heading((epoch, version): (Option<i64>, Option<i64>)) -> Heading {
+fn heading((epoch, version, fence): (Option<i64>, Option<i64>, Option<i64>)) -> Heading {
     Heading {
         epoch: epoch.unwrap_or(0),
         version: version.unwrap_or(0),
+        fence: fence.unwrap_or(0),
+    }
+}
+
+/// Error of a call that first had to decide an edit.
+fn undecided(error: &BackendError) -> BackendError {
+    BackendError::Unavailable {
+        reason: format!("the outcome of an edit of the manifest is not known yet: {error}"),
+        retry_after: RETRY_AFTER,
     }
 }

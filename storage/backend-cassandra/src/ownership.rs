@@ -6,8 +6,10 @@
 //! Only then does it take the shard, in a new epoch. So a renewal that succeeds proves that no other process has taken a
 //! shard of this one, and clocks of different machines are never compared. The one assumption is that clocks run at the
 //! same speed within a quarter.
+//!
+//! A process that joins removes rows of dead members that own no shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -27,6 +29,8 @@ const STAMPS_AHEAD: i64 = 60_000_000;
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Attempts to find out the effect of a conditional write.
 const ATTEMPTS: u32 = 5;
+/// Rows of dead members that a process removes when it joins, so that a take-over stays short.
+const REMOVED_MAX: usize = 16;
 
 /// Owner of a shard, as other processes see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,9 @@ struct Statements {
     shard: PreparedStatement,
     take_first: PreparedStatement,
     take: PreparedStatement,
+    owners: PreparedStatement,
+    members: PreparedStatement,
+    remove: PreparedStatement,
 }
 
 /// This process as a member.
@@ -123,7 +130,7 @@ impl Leases {
                 .await?,
             take_first: cluster
                 .prepare(
-                    "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ?, version = 0 WHERE shard = ? \
+                    "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ?, version = 0, fence = 0 WHERE shard = ? \
                      IF epoch = null",
                 )
                 .await?,
@@ -131,6 +138,13 @@ impl Leases {
                 .prepare(
                     "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ? WHERE shard = ? IF epoch = ? AND owner = ?",
                 )
+                .await?,
+            owners: cluster.prepare("SELECT DISTINCT shard, owner FROM shard").await?,
+            members: cluster
+                .prepare("SELECT node, is_dead FROM member WHERE cluster = ?")
+                .await?,
+            remove: cluster
+                .prepare("DELETE FROM member WHERE cluster = ? AND node = ? IF is_dead = true")
                 .await?,
         };
         Ok(Self {
@@ -150,17 +164,20 @@ impl Leases {
             let reserved = match before.owner {
                 None => 0,
                 Some(owner) if Some(owner) == own => member.map_or(0, |member| member.stamp_max),
-                Some(owner) => self.wait_for_end(cluster, owner).await?,
+                Some(owner) => self.wait_for_end(cluster, owner, before.stamp_min).await?,
             };
             let stamp_min = before.stamp_min.max(reserved) + 1;
-            let member = match self.renew_member(cluster, &mut member, stamp_min).await? {
-                Some(member) => member,
-                None => self.join(cluster, &mut member, stamp_min).await?,
+            let (member, is_new) = match self.renew_member(cluster, &mut member, stamp_min).await? {
+                Some(member) => (member, false),
+                None => (self.join(cluster, &mut member, stamp_min).await?, true),
             };
             let epoch = self
                 .take_after(cluster, shard, before, member.node, stamp_min)
                 .await?;
             self.owned.lock().insert(shard, (epoch, stamp_min));
+            if is_new && let Err(error) = self.remove_dead(cluster, member.node).await {
+                tracing::debug!(%error, "rows of ended processes are left; a later start removes them");
+            }
             Ok(lease(cluster, epoch, stamp_min, member))
         })
     }
@@ -237,11 +254,11 @@ impl Leases {
 
     /// Returns the reserved stamps of another owner that has ended. Marks it as dead if it has been silent for long
     /// enough.
-    async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid) -> Result<i64> {
+    async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid, stamp_min: i64) -> Result<i64> {
         let Some(seen) = self.seen(cluster, owner).await? else {
-            return Err(BackendError::corrupt(format!(
-                "the shard's owner {owner} is no member"
-            )));
+            // Only rows of dead members are removed, but one of them may have taken the shard in the same moment. It
+            // reserved its stamps before, by its clock.
+            return Ok(stamps_until(stamp_min));
         };
         if seen.is_dead {
             self.watched.lock().remove(&owner);
@@ -342,7 +359,11 @@ impl Leases {
             stamp_max: before.stamp_max.max(stamps_until(stamp_min)),
         };
         let values = (next.renewals, next.stamp_max, CLUSTER, next.node);
+        let begun = Instant::now();
         for _ in 0..ATTEMPTS {
+            if begun.elapsed() >= cluster.options.call_timeout {
+                break;
+            }
             match cluster
                 .execute(Kind::Conditional, &self.statements.renew, values)
                 .await
@@ -358,7 +379,10 @@ impl Leases {
             }
         }
         Err(BackendError::Unknown {
-            reason: format!("{ATTEMPTS} renewals of the lease had no known outcome"),
+            reason: format!(
+                "the renewal of the lease had no known outcome after {:?}",
+                begun.elapsed()
+            ),
         })
     }
 
@@ -376,11 +400,51 @@ impl Leases {
             new.renewals,
             new.stamp_max,
         );
-        cluster
+        let joined = cluster
             .execute(Kind::Conditional, &self.statements.join, values)
+            .await;
+        // The row may be stored now or later, so a member of unknown outcome is the one that the next take renews.
+        if joined.is_ok() || matches!(joined, Err(BackendError::Unknown { .. })) {
+            *member = Some(new);
+        }
+        joined.map(|_| new)
+    }
+
+    /// Removes rows of dead members that own no shard, at most [`REMOVED_MAX`].
+    async fn remove_dead(&self, cluster: &Cluster, own: Uuid) -> Result<()> {
+        let mut owners = BTreeSet::from([own]);
+        cluster
+            .each_row(
+                Kind::Read,
+                &self.statements.owners,
+                (),
+                |(_, owner): (i32, Option<Uuid>)| {
+                    owners.extend(owner);
+                    Ok(())
+                },
+            )
             .await?;
-        *member = Some(new);
-        Ok(new)
+        let mut dead = Vec::new();
+        cluster
+            .each_row(
+                Kind::Read,
+                &self.statements.members,
+                (CLUSTER,),
+                |(node, is_dead): (Uuid, bool)| {
+                    if is_dead && !owners.contains(&node) && dead.len() < REMOVED_MAX {
+                        dead.push(node);
+                    }
+                    Ok(())
+                },
+            )
+            .await?;
+        for node in dead {
+            let values = (CLUSTER, node);
+            cluster
+                .execute(Kind::Conditional, &self.statements.remove, values)
+                .await?;
+        }
+        Ok(())
     }
 
     async fn owned(&self, cluster: &Cluster, shard: Shard) -> Result<Owned> {

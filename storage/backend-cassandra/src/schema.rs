@@ -24,7 +24,7 @@ use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use tideline_backend::{BackendError, Result};
 
 use crate::cluster::{self, block_on_new};
-use crate::error::{Failure, unexpected};
+use crate::error::{Failure, of_keyspace, unexpected};
 use crate::options::{CassandraOptions, Replication, is_keyspace};
 
 /// Version of the tables that this build reads and writes.
@@ -52,7 +52,8 @@ const GC_HINTS: u32 = 10_800;
 /// The same for rows that are changed in place: a node that was down for longer must be repaired before it returns.
 const GC_ROWS: u32 = 864_000;
 
-/// Creates the keyspace and its tables, unless they exist. Returns the version.
+/// Creates the keyspace and its tables, unless they exist. Returns the version. The replication of a keyspace that
+/// exists is not changed.
 ///
 /// # Errors
 ///
@@ -63,11 +64,12 @@ pub fn create(options: &CassandraOptions, replication: &Replication) -> Result<i
     block_on_new(async {
         let session = cluster::connect(options).await?;
         let release = release(&session).await?;
-        run(&session, &create_keyspace(&options.keyspace, replication)).await?;
+        // The right to create keyspaces is not needed for tables in an existing one.
+        if !has_keyspace(&session, &options.keyspace).await? {
+            run(&session, &create_keyspace(&options.keyspace, replication)).await?;
+        }
         let used = session.use_keyspace(options.keyspace.clone(), false).await;
-        used.map_err(|error| BackendError::Misconfigured {
-            reason: format!("keyspace {}: {error}", options.keyspace),
-        })?;
+        used.map_err(|error| of_keyspace(&options.keyspace, &error))?;
         if let Some(found) = version(&session).await? {
             check_version(&options.keyspace, found)?;
         }
@@ -110,6 +112,18 @@ pub fn drop(options: &CassandraOptions) -> Result<()> {
         let session = cluster::connect(options).await?;
         run(&session, &format!("DROP KEYSPACE IF EXISTS {}", options.keyspace)).await
     })
+}
+
+/// Returns true if the cluster has a keyspace. Every user can read the names of keyspaces.
+async fn has_keyspace(session: &Session, keyspace: &str) -> Result<bool> {
+    // The name has been checked, so it cannot end the text.
+    let query =
+        format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'");
+    let answer = session.query_unpaged(query, &[]).await;
+    let rows = answer.map_err(|error| Failure::of(&error).error)?;
+    let rows = rows.into_rows_result();
+    let rows = rows.map_err(|error| unexpected("the read of the keyspaces", error))?;
+    Ok(rows.rows_num() > 0)
 }
 
 /// Refuses names of keyspaces that would need quotes.
@@ -250,7 +264,7 @@ fn tables(release: &str) -> Vec<String> {
             "",
         ),
         table(
-            "shard (shard int, epoch bigint static, owner uuid static, version bigint static, \
+            "shard (shard int, epoch bigint static, owner uuid static, version bigint static, fence bigint static, \
              stamp_min bigint static, epoch_min bigint static, history_from bigint static, \
              kind tinyint, name blob, detail blob, PRIMARY KEY (shard, kind, name))",
             GC_DAY,
