@@ -1,4 +1,10 @@
-//! Integration tests of the distributed backend on a real node: the contract, take-over, entries that arrive late.
+//! Integration tests of the distributed backend on real nodes: the contract, take-over, entries that arrive late, nodes
+//! that stop, and settings that are wrong.
 
 mod conformance;
+mod faults;
 mod keyspace;
+mod rivals;
+mod rows;
+mod settings;
+mod take_over;
