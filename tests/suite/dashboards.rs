@@ -1,12 +1,13 @@
-//! Checks of `docker/`: YAML files are valid, mounts exist, and every expression of the dashboards parses and
-//! has a result over the data of `tideline demo`, except for metrics that this machine lacks.
+//! Checks of `docker/`: YAML files are valid; compose files mount what exists, wait for states that services reach, and
+//! start commands with flags that exist; every expression of the dashboards parses and has a result over the data of
+//! `tideline demo`, except for metrics that this machine lacks.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tideline_tests::client::escaped;
 use tideline_tests::corpora::workspace;
 use tideline_tests::server::{DataFolder, binary};
@@ -48,30 +49,129 @@ fn configurations_are_yaml() {
 
 #[test]
 fn compose_mounts_what_is_there() {
-    let text = fs::read_to_string(workspace().join("docker/compose.yaml")).expect("it can be read");
-    let compose = yaml::parse(&text).expect("it is YAML").swap_remove(0);
     let mut mounts = 0;
-    for (name, service) in compose["services"].as_object().expect("services") {
-        for volume in service["volumes"].as_array().into_iter().flatten() {
-            let from = volume
-                .as_str()
-                .and_then(|volume| volume.split(':').next())
-                .unwrap_or_default();
-            if from.starts_with("./") {
-                assert!(
-                    workspace().join("docker").join(from).exists(),
-                    "{name}: {from} does not exist"
-                );
+    for (file, compose) in compose_files() {
+        for (name, service) in services(&compose) {
+            for volume in service["volumes"].as_array().into_iter().flatten() {
+                let from = volume
+                    .as_str()
+                    .and_then(|volume| volume.split(':').next())
+                    .unwrap_or_default();
+                if from.starts_with("./") {
+                    assert!(
+                        workspace().join("docker").join(from).exists(),
+                        "{file}: {name}: {from} does not exist"
+                    );
+                } else {
+                    assert!(
+                        compose["volumes"].get(from).is_some(),
+                        "{file}: {name}: the volume {from} is not declared"
+                    );
+                }
                 mounts += 1;
-            } else {
-                assert!(
-                    compose["volumes"].get(from).is_some(),
-                    "{name}: the volume {from} is not declared"
-                );
             }
         }
     }
-    assert!(mounts >= 8, "only {mounts} mounts were found");
+    assert!(mounts >= 19, "only {mounts} mounts were found");
+}
+
+#[test]
+fn compose_waits_for_states_that_services_reach() {
+    let files = compose_files();
+    let mut waits = 0;
+    for (file, compose) in &files {
+        let services = services(compose);
+        for (name, service) in &services {
+            for (other, condition) in service["depends_on"].as_object().into_iter().flatten() {
+                let Some(other) = services.get(other) else {
+                    panic!("{file}: {name} waits for {other}, which is not declared");
+                };
+                match condition["condition"].as_str() {
+                    Some("service_healthy") => assert!(other["healthcheck"].is_object(), "{file}: {name}"),
+                    Some("service_completed_successfully") => {
+                        assert_eq!(other["restart"], "no", "{file}: {name}");
+                    }
+                    condition => panic!("{file}: {name} waits for {condition:?}"),
+                }
+                waits += 1;
+            }
+        }
+    }
+    assert!(waits >= 14, "only {waits} dependencies were found");
+}
+
+#[test]
+fn compose_starts_commands_with_flags_that_exist() {
+    let mut flags = 0;
+    for (file, compose) in compose_files() {
+        for (name, service) in services(&compose) {
+            let command = words(&service["command"]);
+            if service["image"] != "tideline" || command.iter().any(|word| word.starts_with('$')) {
+                continue;
+            }
+            let path = command.iter().take_while(|word| !word.starts_with("--"));
+            let help = Command::new(binary()).args(path).arg("--help").output();
+            let help = String::from_utf8(help.expect("the binary starts").stdout).expect("a text");
+            for flag in command.iter().filter(|word| word.starts_with("--")) {
+                let flag = flag.split('=').next().unwrap_or(flag);
+                assert!(
+                    help.split_whitespace().any(|word| word == flag),
+                    "{file}: {name}: {command:?} has no flag {flag}:\n{help}"
+                );
+                flags += 1;
+            }
+        }
+    }
+    assert!(flags >= 9, "only {flags} flags were found");
+}
+
+#[test]
+fn the_nodes_of_cassandra_start_in_turn_and_sync_their_commit_log() {
+    let files = compose_files();
+    let (_, compose) = files
+        .iter()
+        .find(|(file, _)| file == "compose.cassandra.yaml")
+        .expect("the file exists");
+    let services = services(compose);
+    let is_node = |service: &Value| {
+        service["image"]
+            .as_str()
+            .is_some_and(|image| image.starts_with("cassandra:"))
+    };
+    let nodes: Vec<&String> = services
+        .iter()
+        .filter(|(_, service)| is_node(service))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
+    // In a chain, each node but the last is awaited by one other.
+    let awaited: BTreeSet<&String> = nodes
+        .iter()
+        .filter_map(|name| services[*name]["depends_on"].as_object())
+        .flat_map(|others| others.keys())
+        .collect();
+    assert_eq!(awaited.len(), 2, "nodes join one after another");
+    for name in &nodes {
+        let options = services[*name]["environment"]["JVM_EXTRA_OPTS"].as_str();
+        let options: BTreeSet<&str> = options.unwrap_or_default().split_whitespace().collect();
+        // Without the first one, Cassandra ignores the others.
+        for option in [
+            "-Dcassandra.config.allow_system_properties=true",
+            "-Dcassandra.settings.commitlog_sync=group",
+            "-Dcassandra.settings.commitlog_sync_period=0ms",
+        ] {
+            assert!(options.contains(option), "{name}: {option}");
+        }
+    }
+    let contacts: Vec<String> = nodes.iter().map(|name| format!("{name}:9042")).collect();
+    let contact = format!("--contact={}", contacts.join(","));
+    for (name, service) in &services {
+        let is_client = service["image"] == "tideline";
+        assert!(
+            !is_client || words(&service["command"]).contains(&contact),
+            "{name} connects to all nodes"
+        );
+    }
 }
 
 #[test]
@@ -147,6 +247,37 @@ fn is_optional(expression: &str, names: &BTreeSet<String>) -> bool {
         .any(|prefix| expression.contains(prefix) && !names.iter().any(|name| name.starts_with(prefix)))
 }
 
+/// Returns the compose files with their names.
+fn compose_files() -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for path in files_below(&workspace().join("docker")) {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with("compose.") {
+            let text = fs::read_to_string(&path).expect("it can be read");
+            found.push((name, yaml::parse(&text).expect("it is YAML").swap_remove(0)));
+        }
+    }
+    assert!(found.len() >= 3, "only {} compose files were found", found.len());
+    found
+}
+
+/// Returns the services of a compose file with their members, including those that they merge (`<<`).
+fn services(compose: &Value) -> Map<String, Value> {
+    let services = compose["services"].as_object().expect("services");
+    services
+        .iter()
+        .map(|(name, service)| {
+            let mut merged = service["<<"].as_object().cloned().unwrap_or_default();
+            merged.extend(service.as_object().cloned().unwrap_or_default());
+            (name.clone(), Value::Object(merged))
+        })
+        .collect()
+}
+
 /// Returns every expression of every dashboard with its file name; variables are replaced.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -206,6 +337,11 @@ fn filled(expression: &str) -> String {
 }
 
 fn texts(list: &Value) -> BTreeSet<String> {
+    words(list).into_iter().collect()
+}
+
+/// Returns the texts of a list in their order.
+fn words(list: &Value) -> Vec<String> {
     let texts = list.as_array().into_iter().flatten();
     texts.filter_map(Value::as_str).map(str::to_owned).collect()
 }
