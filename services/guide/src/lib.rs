@@ -58,6 +58,7 @@ const PAGES: &[Page] = pages![
     "agents",
     "prometheus",
     "operations",
+    "cassandra",
     "settings",
     "figures",
     "errors",
