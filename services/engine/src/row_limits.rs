@@ -4,18 +4,20 @@
 //! row that is read or written moves this time by its cost divided by the rate. Up to [`AHEAD`] may be used ahead, so
 //! that short bursts pass. Beyond that, new requests are refused.
 //!
-//! A request that has begun to read is not refused in the middle: it waits between two rows until its own reads are
-//! within the rate ([`PacedReads`]), for at most [`WAIT_MAX`] in total.
+//! A request that has begun to read under a limit is not refused in the middle: it waits between two rows until its own
+//! reads are within the rate ([`PacedReads`]), for at most [`WAIT_MAX`] in total. A limit whose rows it has not read yet
+//! still refuses it. Therefore gets and searches check all of their keys before the first row
+//! ([`Engine::admit_reads`]).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tideline_model::time::format_duration;
-use tideline_model::{KeyRange, LIMIT_UNIT_BYTES, RowLimit};
+use tideline_model::{KeyRange, LIMIT_UNIT_BYTES, RowLimit, TableId};
 use tideline_wide_table::{Action, CellValue, Column, PartNumbers, RowWrite, StoredRow};
 
 use crate::activity::Activity;
@@ -43,6 +45,8 @@ thread_local! {
 struct Pace {
     /// Time until which the rates that the request has used are used up by it; `None` before its first row.
     free_at: Option<Duration>,
+    /// Limits under which the request has begun to read: table and age.
+    begun: BTreeSet<(TableId, Option<i64>)>,
     /// Number of steps that the request has waited.
     waits: u128,
     /// Activity of the table whose rate was used last.
@@ -135,6 +139,15 @@ impl Engine {
         !pace.is_over
     }
 
+    /// Checks the limits of all rows that a request is about to read, so that it is refused before its first row.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::RateLimited`] if the rate of a limit that applies to one of the keys is used up.
+    pub fn admit_reads<'k>(&self, table: &WideTable, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.admit_rows(table, RowAccess::Read, keys)
+    }
+
     /// Returns an error if the rate of a limit that applies to one of the keys is used up.
     pub(crate) fn admit_rows<'k>(
         &self,
@@ -191,11 +204,14 @@ impl Engine {
         let rates = &table.table().activity.row_rates;
         let used = rates.used_until.lock().get(&(limit.older_than, access)).copied();
         let ahead = used.unwrap_or_default().saturating_sub(self.clock.monotonic());
-        let is_running = PACE.with_borrow(|pace| {
-            pace.as_ref().is_some_and(|pace| {
-                let is_read = access == RowAccess::Read && pace.free_at.is_some() && !pace.is_over;
-                is_read || pace.is_unlimited
-            })
+        let is_running = PACE.with_borrow_mut(|pace| {
+            let Some(pace) = pace else { return false };
+            let of_request = (table.table().points().id(), limit.older_than);
+            if access == RowAccess::Read && ahead <= AHEAD {
+                pace.begun.insert(of_request);
+            }
+            let has_begun = access == RowAccess::Read && pace.begun.contains(&of_request);
+            has_begun && !pace.is_over || pace.is_unlimited
         });
         if ahead <= AHEAD || is_running {
             return Ok(());

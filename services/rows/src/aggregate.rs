@@ -303,6 +303,7 @@ impl Aggregation {
                 end.scanned = page.scanned;
             }
             Rows::Keys(keys, matcher) => {
+                engine.admit_reads(table, keys.iter().map(Vec::as_slice))?;
                 let mut seen = HashSet::with_capacity(keys.len());
                 for key in keys.iter().filter(|key| seen.insert(key.as_slice())) {
                     end.scanned += collector.read(engine, table, key, matcher.as_ref(), is_stopped)?;

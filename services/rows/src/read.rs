@@ -112,6 +112,7 @@ pub fn get_stored(
 ) -> Result<()> {
     let groups = selection.groups(table);
     selection.note(engine, table, None);
+    engine.admit_reads(table, keys.iter().map(Vec::as_slice))?;
     for key in keys {
         if is_stopped() {
             return Err(RowsError::Cancelled);
@@ -141,6 +142,7 @@ pub fn get(
     let mut json = Vec::new();
     let groups = selection.groups(table);
     selection.note(engine, table, None);
+    engine.admit_reads(table, keys.iter().map(Vec::as_slice))?;
     for key in keys {
         if is_stopped() {
             return Err(RowsError::Cancelled);

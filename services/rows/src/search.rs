@@ -158,6 +158,7 @@ impl Search {
         selection.note(engine, table, self.filter.matcher());
         let groups = selection.groups(table);
         let groups = groups.union(tested_groups(table, self.filter.matcher(), None));
+        engine.admit_reads(table, page.hits.iter().map(|hit| &hit.mark.key[..]))?;
         for hit in &page.hits {
             if is_stopped() {
                 return Err(RowsError::Cancelled);

@@ -270,7 +270,7 @@ fn of_command(path: &[&str]) -> Option<NameKind> {
         ["find"] => Some(NameKind::Condition),
         [
             "tables",
-            "show" | "policy" | "parts" | "preview-parts" | "drop-parts" | "restore-parts" | "drop",
+            "show" | "alter" | "policy" | "parts" | "preview-parts" | "drop-parts" | "restore-parts" | "drop",
         ] => Some(NameKind::Tables),
         ["searches", "run" | "delete"] => Some(NameKind::Searches),
         _ => None,

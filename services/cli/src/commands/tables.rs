@@ -3,6 +3,7 @@
 //! A policy change that hides points shows their number, and the drop of a table shows its content. Both require a
 //! confirmation, unless `--yes` is given.
 
+mod alter;
 mod wide;
 
 use clap::builder::PossibleValuesParser;
@@ -10,6 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use tideline_openapi::model::TableModel;
 
+use self::alter::AlterArguments;
 use self::wide::WideArguments;
 use super::selection::{self, confirm};
 use crate::client::{Client, ConnectionArguments, encoded};
@@ -31,6 +33,13 @@ Example:
   tideline tables create events --wide events.json
   tideline tables create chat --model feed --column 'text string' --ttl 365d --parts month --hot-parts 30d")]
     Create(Box<CreateArguments>),
+    /// Change the columns, compressions, time-to-live and row limits of a wide table or feed table
+    #[command(after_help = "\
+Examples:
+  tideline tables alter orders --add-column 'note string zstd' --compression description=lz4
+  tideline tables alter orders --row-limit 'writes 20000' --row-limit '30d reads 5000 writes 100'
+  tideline tables alter orders --no-row-limits --ttl never")]
+    Alter(Box<AlterArguments>),
     /// Show a table: its size per tier and its policy, or its number of rows and its columns
     Show(NamedArguments),
     /// Change the policy of a table, or preview a change
@@ -196,6 +205,7 @@ pub(crate) fn run(command: &TablesCommand) -> Result<()> {
     match command {
         TablesCommand::List(arguments) => list(arguments),
         TablesCommand::Create(arguments) => create(arguments),
+        TablesCommand::Alter(arguments) => alter::run(arguments),
         TablesCommand::Show(NamedArguments { name, connection }) => {
             let client = connection.client()?;
             let text = client.get(&path(name))?;

@@ -48,6 +48,17 @@ fn scan(server: &Server, from: &str) -> crate::client::Response {
     server.json("POST", "/v1/tables/readings/rows/scan", &body.to_string())
 }
 
+/// Returns true if a request has waited for a limit.
+fn has_waited(server: &Server) -> bool {
+    let waited = |line: &str| {
+        let value = line.strip_prefix("tideline_row_limit_wait_seconds_total{table=\"readings\"} ");
+        value
+            .and_then(|value| value.parse::<f64>().ok())
+            .is_some_and(|seconds| seconds > 0.0)
+    };
+    server.get("/metrics").text().lines().any(waited)
+}
+
 #[test]
 fn reads_of_old_parts_are_limited_and_reads_of_new_ones_are_not() {
     let server = Server::start();
@@ -88,6 +99,134 @@ fn reads_of_old_parts_are_limited_and_reads_of_new_ones_are_not() {
     // The rate is available again after the time in `Retry-After`.
     server.clock.advance(1_000_000_000);
     get(&server, OLD).expect(200);
+}
+
+/// Creates the table with a limit of reads of old parts, and search and secondary indexes.
+fn create_with_indexes(server: &Server) {
+    create(server, &json!([{"older_than": "90d", "reads_per_second": 2}]));
+    let search = json!({"name": "words", "columns": [{"column": "note", "as": "keyword"}, {"column": "kwh", "as": "number"}]});
+    server
+        .json(
+            "POST",
+            "/v1/tables/readings/search-indexes?refresh=wait",
+            &search.to_string(),
+        )
+        .expect(201);
+    let index = json!({"name": "by_kwh", "key": [{"name": "kwh"}]});
+    server
+        .json("POST", "/v1/tables/readings/indexes", &index.to_string())
+        .expect(201);
+    server
+        .json("POST", "/v1/jobs", r#"{"kind": "build_index", "wait": true}"#)
+        .expect(200);
+    let rows = json!({"rows": [
+        {"op": "put", "key": {"meter": "m", "at": OLD}, "columns": {"kwh": 2, "note": "old"}},
+        {"op": "put", "key": {"meter": "m", "at": NEW}, "columns": {"kwh": 1, "note": "new"}}]});
+    server
+        .json("POST", "/v1/tables/readings/rows?refresh=wait", &rows.to_string())
+        .expect(200);
+}
+
+/// Asserts that a request was refused because a rate is used up, and that its headers and its body have the same delay.
+fn assert_limited(refused: &crate::client::Response) {
+    let body = refused.expect(429);
+    assert_eq!(
+        (&body["code"], &body["retryable"]),
+        (&json!("rate_limited"), &json!(true)),
+        "{body}"
+    );
+    let after: u64 = refused.header("retry-after").parse().unwrap_or_default();
+    assert!((1..=5).contains(&after), "{:?}", refused.headers);
+}
+
+#[test]
+fn searches_are_limited_by_the_rows_that_they_return() {
+    let server = Server::start();
+    create_with_indexes(&server);
+    let post = |route: &str, body: Value| {
+        server.json(
+            "POST",
+            &format!("/v1/tables/readings/rows/{route}"),
+            &body.to_string(),
+        )
+    };
+    let old = json!({"column": "note", "equals": "old"});
+    let new = json!({"column": "note", "equals": "new"});
+    let search = |filter: &Value| post("search", json!({"where": filter}));
+    for _ in 0..11 {
+        assert_eq!(search(&old).expect(200)["rows"].as_array().map(Vec::len), Some(1));
+    }
+    assert_limited(&search(&old));
+    // Rows of new parts are not limited, neither are counts, which come from the index.
+    let both = json!({"column": "kwh", "gte": 1});
+    for _ in 0..30 {
+        assert_eq!(search(&new).expect(200)["total"], 1);
+        assert_eq!(post("facets", json!({"where": both})).expect(200)["rows"], 2);
+    }
+    // A page that begins with a new row and continues with an old one is refused as a whole.
+    assert_limited(&post(
+        "search",
+        json!({"where": both, "sort": [{"column": "kwh"}]}),
+    ));
+    let first = json!({"where": both, "sort": [{"column": "kwh"}], "limit": 1});
+    let first = post("search", first).expect(200);
+    assert_eq!(first["rows"][0]["columns"]["note"], "new", "{first}");
+    let metrics = json!([{"column": "kwh", "functions": ["sum"]}]);
+    assert_limited(&post(
+        "aggregate",
+        json!({"search": {}, "where": both, "metrics": metrics}),
+    ));
+    let keys = json!([{"meter": "m", "at": NEW}, {"meter": "m", "at": OLD}]);
+    assert_limited(&post("get", json!({"keys": keys})));
+    assert_limited(&post("aggregate", json!({"keys": keys, "metrics": metrics})));
+    assert_limited(&post(
+        "scan",
+        json!({"index": "by_kwh", "allow_scan": true, "columns": ["note"]}),
+    ));
+    let statement = format!("SELECT note FROM readings WHERE meter = 'm' AND at IN ('{NEW}', '{OLD}')");
+    assert_limited(&server.json("POST", "/v1/sql", &json!({"statement": statement}).to_string()));
+    // The delay in `Retry-After` suffices.
+    server.clock.advance(1_000_000_000);
+    search(&old).expect(200);
+}
+
+#[test]
+fn a_search_that_has_begun_waits_between_its_rows() {
+    let server = Server::start();
+    create(&server, &json!([{"reads_per_second": 1}]));
+    let search = json!({"name": "words", "columns": [{"column": "note", "as": "keyword"}]});
+    server
+        .json(
+            "POST",
+            "/v1/tables/readings/search-indexes?refresh=wait",
+            &search.to_string(),
+        )
+        .expect(201);
+    let rows: Vec<Value> = (1..9)
+        .map(|day| {
+            json!({"op": "put", "key": {"meter": "m", "at": format!("2026-11-0{day}T00:00:00Z")}, "columns": {"note": "x"}})
+        })
+        .collect();
+    server
+        .json(
+            "POST",
+            "/v1/tables/readings/rows?refresh=wait",
+            &json!({"rows": rows}).to_string(),
+        )
+        .expect(200);
+    let body = json!({"where": {"column": "note", "equals": "x"}}).to_string();
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            server
+                .json("POST", "/v1/tables/readings/rows/search", &body)
+                .expect(200)
+        });
+        while !read.is_finished() && !has_waited(&server) {}
+        server.clock.advance(10_000_000_000);
+        let read = read.join().expect("it ends");
+        assert_eq!(read["rows"].as_array().map(Vec::len), Some(8), "{read}");
+    });
+    assert!(has_waited(&server));
 }
 
 #[test]
@@ -136,13 +275,7 @@ fn a_scan_waits_between_its_rows_instead_of_failing() {
                 .expect(200)
         });
         // Eight rows use 8 s, and 5 s can be used ahead, so the request waits until the clock advances.
-        let waited = |line: &str| {
-            let value = line.strip_prefix("tideline_row_limit_wait_seconds_total{table=\"readings\"} ");
-            value
-                .and_then(|value| value.parse::<f64>().ok())
-                .is_some_and(|seconds| seconds > 0.0)
-        };
-        while !read.is_finished() && !server.get("/metrics").text().lines().any(waited) {}
+        while !read.is_finished() && !has_waited(&server) {}
         server.clock.advance(10_000_000_000);
         let read = read.join().expect("it ends");
         assert_eq!(read["rows"].as_array().map(Vec::len), Some(8), "{read}");

@@ -215,6 +215,79 @@ fn parts_are_listed_and_dropped_after_a_confirmation() {
 }
 
 #[test]
+fn settings_of_rows_are_altered() {
+    let lab = Lab::start();
+    lab.ok(&[
+        "tables",
+        "create",
+        "readings",
+        "--key",
+        "meter string",
+        "--key",
+        "at timestamp",
+        "--column",
+        "note string zstd",
+        "--parts",
+        "at month",
+        "--row-limit",
+        "writes 20000",
+        "--row-limit",
+        "30d reads 5000 writes 100",
+    ]);
+    let settings = || -> Value {
+        let shown = lab.ok(&["tables", "show", "readings", "--json"]);
+        serde_json::from_str::<Value>(&shown).expect("JSON")["wide"].clone()
+    };
+    let limits = json!([{"writes_per_second": 20_000},
+        {"older_than": "30d", "reads_per_second": 5_000, "writes_per_second": 100}]);
+    assert_eq!(settings()["limits"], limits);
+    let shown = lab.ok(&["tables", "show", "readings"]);
+    assert!(shown.contains("30d reads 5000 writes 100"), "{shown}");
+
+    let alter = |more: &[&str]| lab.run(&[&["tables", "alter", "readings"], more].concat());
+    let altered = alter(&[
+        "--row-limit",
+        "reads 7",
+        "--add-column",
+        "text_* string lz4",
+        "--compression",
+        "note=none",
+        "--ttl",
+        "90d",
+    ]);
+    assert!(
+        altered.code == 0 && altered.out.contains("reads 7"),
+        "{altered:?}"
+    );
+    let after = settings();
+    assert_eq!(after["limits"], json!([{"reads_per_second": 7}]), "{after}");
+    assert_eq!(after["ttl"], "90d", "{after}");
+    assert_eq!(
+        after["columns"],
+        json!([{"name": "note", "type": "string", "compression": "none"},
+            {"name": "text_*", "type": "string", "compression": "lz4"}])
+    );
+    assert_eq!(alter(&["--no-row-limits", "--ttl", "never"]).code, 0);
+    let after = settings();
+    assert!(after["limits"].is_null() && after["ttl"].is_null(), "{after}");
+
+    for (wrong, said) in [
+        (&["--row-limit", "fast"][..], "'30d reads 5000 writes 100'"),
+        (&["--compression", "note"], "COLUMN=COMPRESSION"),
+        (
+            &["--no-row-limits", "--row-limit", "reads 1"],
+            "cannot be used with",
+        ),
+        (&[], "no change is given"),
+    ] {
+        let refused = alter(wrong);
+        assert!(refused.code == 2 && refused.err.contains(said), "{refused:?}");
+    }
+    let zero = alter(&["--row-limit", "reads 0"]);
+    assert!(zero.code == 1 && zero.err.contains("at least 1"), "{zero:?}");
+}
+
+#[test]
 fn rows_are_written_read_changed_counted_and_deleted() {
     let lab = Lab::start();
     create(&lab, "orders");

@@ -266,6 +266,8 @@ impl Reader<'_> {
         let table = &self.plan.table;
         needed.note(self.engine, table, matcher.as_ref());
         let groups = needed.groups(table, matcher.as_ref());
+        self.engine
+            .admit_reads(table, keys.iter().map(|key| &key.stored[..]))?;
         let mut end = End::default();
         let mut rest: VecDeque<&FoundKey> = keys.iter().collect();
         while limit.is_none_or(|limit| end.returned < limit) {
