@@ -18,10 +18,10 @@ use tideline_model::{Durability, KeyRange, SequenceNumber};
 pub use tideline_wide_table::WideError;
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
-    Condition as RowCondition, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress, Mutation,
-    PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest, RowOutcome,
-    RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats, WideTableStats,
-    Written, take_cold_bytes,
+    Condition as RowCondition, DictionaryStats, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress,
+    Mutation, PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
+    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
+    WideTableStats, Written, take_cold_bytes,
 };
 use tideline_wide_table::{MakeRows, WriteOptions, current};
 

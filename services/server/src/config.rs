@@ -169,6 +169,7 @@ impl Config {
         let half = crate::memory::MemoryLimit::of_process().bytes / 2;
         settings.tables.identity_bytes_max = self.identity_bytes_max.unwrap_or(half);
         settings.store.log.tail_bytes_max = self.recent_bytes_max();
+        settings.rows.dictionary_bytes = self.dictionary_bytes();
         settings
     }
 

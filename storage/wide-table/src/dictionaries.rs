@@ -4,32 +4,40 @@
 //! With it, blocks of 8 KiB become about as small as blocks of 64 KiB without it.
 //!
 //! 1. While the first blocks of a part are packed, the values of each column with the compression `zstd` are collected
-//!    ([`Samples`]). These blocks have no dictionary.
-//! 2. After 512 KiB, [`select`] chooses the 64 KiB whose phrases are most frequent. The dictionary is stored in bucket 3
-//!    of the part, and synced, before the first block that uses it is written.
-//! 3. A dictionary is never changed, and is freed together with its part. A move copies it before the blocks.
+//!    ([`Progress`]). These blocks have no dictionary.
+//! 2. After 512 KiB, [`select`](select::select) chooses the 64 KiB whose phrases are most frequent. The dictionary is
+//!    stored in bucket 3 of the part, and synced, before the first block that uses it is written.
+//! 3. From time to time, [`ZstdColumns`] compares the dictionary with one of newer values. If the new one is clearly
+//!    better, it is stored under the next number, and later blocks use it.
+//! 4. A stored dictionary is never changed, and is freed together with its part. A move copies it before the blocks.
+//!
+//! The memory has one budget. A quarter of it is for prepared dictionaries of reads. The rest is for collected values
+//! and for prepared dictionaries of writes; if it is used up, blocks are compressed without a dictionary.
+
+mod columns;
+mod select;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tideline_backend::{Backend, Direction, PageLimit, PartRef, Partition, RowChange};
-use tideline_log::fail_points::around;
-use tideline_model::{Durability, KeyRange, PartId};
+use tideline_backend::{Backend, PartRef, Partition};
+use tideline_model::PartId;
+use tideline_runtime::{MemoryAccount, Reservation};
 use tideline_wire::varint;
 use xxhash_rust::xxh3::xxh3_64;
-use zstd::bulk::Compressor;
 use zstd::dict::DecoderDictionary;
 
-use crate::block::{Packed, SegmentCodec};
 use crate::blocks::BlockError;
-use crate::codecs::ZSTD_LEVEL;
-use crate::error::{Damage, Result};
-use crate::store::WideStore;
+use crate::error::Damage;
 use crate::value::sized;
+
+pub(crate) use columns::ZstdColumns;
 
 /// Bucket of a part that holds dictionaries.
 pub(crate) const DICTIONARIES_BUCKET: u16 = 3;
@@ -37,18 +45,20 @@ pub(crate) const DICTIONARIES_BUCKET: u16 = 3;
 const FORMAT: u8 = 1;
 /// Bytes of the checksum of a stored dictionary.
 const CHECKSUM_BYTES: usize = 8;
-/// Maximum number of dictionaries of a part: one per column. Further columns are compressed without a dictionary.
-const DICTIONARIES_MAX: usize = 16;
-/// Size of the values from which a dictionary is made, in bytes.
-const SAMPLE_BYTES: usize = 512 << 10;
-/// Size of a dictionary, in bytes.
-const DICTIONARY_BYTES: usize = 64 << 10;
 /// Maximum size of a stored dictionary. A larger one is damage.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of dictionaries that are kept in memory for reads.
-const CACHED_MAX: usize = 64;
-/// Maximum number of columns whose samples are kept between flushes.
+/// Default of the memory budget, in bytes.
+pub(crate) const MEMORY_BYTES: usize = 32 << 20;
+/// Denominator of the share of the budget for prepared dictionaries of reads.
+const READS_PART: usize = 4;
+/// Typical size of a prepared dictionary of reads, in bytes.
+const PREPARED_BYTES: usize = 96 << 10;
+/// Maximum number of columns whose values are kept between flushes.
 const KEPT_SAMPLES_MAX: usize = 16;
+/// Maximum number of columns whose counts are kept between flushes.
+const KEPT_MAX: usize = 1_024;
+/// Purpose of the memory for errors and metrics.
+const HOLDER: &str = "dictionaries of compressed columns";
 
 /// Dictionary of a column, prepared for decompression.
 pub(crate) struct Dictionary {
@@ -61,27 +71,95 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// Dictionaries that were read recently, and the values that were collected for new ones.
+/// Weighs prepared dictionaries by their bytes.
+#[derive(Debug, Clone)]
+struct DictionaryBytes;
+
+impl Weighter<(PartId, u32), Arc<Dictionary>> for DictionaryBytes {
+    fn weight(&self, _: &(PartId, u32), dictionary: &Arc<Dictionary>) -> u64 {
+        dictionary.decoder.as_ddict().sizeof() as u64
+    }
+}
+
+/// Dictionaries that were read recently, and the state of the columns between flushes.
 #[derive(Debug)]
 pub(crate) struct Dictionaries {
-    cached: Cache<(PartId, u32), Arc<Dictionary>>,
-    samples: Mutex<BTreeMap<(PartId, Vec<u8>), Samples>>,
+    cached: Cache<(PartId, u32), Arc<Dictionary>, DictionaryBytes>,
+    kept: Mutex<BTreeMap<(PartId, Vec<u8>), Progress>>,
+    /// Memory of collected values and of prepared dictionaries of writes.
+    memory: MemoryAccount,
+    budget_bytes: usize,
+    made: AtomicU64,
+    replaced: AtomicU64,
+}
+
+/// Memory and number of the dictionaries of compressed columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DictionaryStats {
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Maximum of `bytes`.
+    pub budget_bytes: u64,
+    /// Number of dictionaries that were made since the start, including those that replaced another one.
+    pub made: u64,
+    /// Number of dictionaries that replaced another one since the start.
+    pub replaced: u64,
+    /// Number of times that blocks were packed without a dictionary, or no values were collected, because the budget was
+    /// used up.
+    pub refusals: u64,
+}
+
+/// State of one column of a part.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Values that were collected for a dictionary.
+    samples: Option<Samples>,
+    /// Bytes of the values that were packed since the dictionary was made or compared.
+    packed: u64,
+    /// Bytes of `packed` after which values are collected for a comparison; 0 before the first one.
+    distance: u64,
+}
+
+/// Collected values of one column.
+#[derive(Debug)]
+struct Samples {
+    bytes: Vec<u8>,
+    /// Reserved for the values.
+    _memory: Reservation,
 }
 
 impl Default for Dictionaries {
     fn default() -> Self {
-        Self {
-            cached: Cache::new(CACHED_MAX),
-            samples: Mutex::default(),
-        }
+        Self::new(MEMORY_BYTES)
     }
 }
 
-/// Values of one column, collected for a dictionary.
-#[derive(Debug, Default)]
-struct Samples(Vec<u8>);
-
 impl Dictionaries {
+    /// Creates dictionaries that use at most `budget_bytes` of memory.
+    pub(crate) fn new(budget_bytes: usize) -> Self {
+        let for_reads = budget_bytes / READS_PART;
+        let items = (for_reads / PREPARED_BYTES).max(4);
+        Self {
+            cached: Cache::with_weighter(items, for_reads as u64, DictionaryBytes),
+            kept: Mutex::default(),
+            memory: MemoryAccount::new((budget_bytes - for_reads) as u64),
+            budget_bytes,
+            made: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the memory and the number of dictionaries.
+    pub(crate) fn stats(&self) -> DictionaryStats {
+        DictionaryStats {
+            bytes: self.cached.weight() + self.memory.used_bytes(),
+            budget_bytes: self.budget_bytes as u64,
+            made: self.made.load(Ordering::Relaxed),
+            replaced: self.replaced.load(Ordering::Relaxed),
+            refusals: self.memory.refusals().values().sum(),
+        }
+    }
+
     /// Returns a dictionary of a part.
     ///
     /// # Errors
@@ -107,23 +185,59 @@ impl Dictionaries {
         Ok(dictionary)
     }
 
-    fn take_samples(&self, part: PartId, column: &[u8]) -> Samples {
-        let taken = self.samples.lock().remove(&(part, column.to_vec()));
+    /// Reserves memory for writes. If too little is free, drops the values that are kept between flushes first. Returns
+    /// `None` if that does not suffice.
+    fn reserve(&self, bytes: usize) -> Option<Reservation> {
+        let bytes = bytes as u64;
+        let mut reserved = self.memory.open(HOLDER);
+        if self.memory.used_bytes() + bytes > self.memory.limit_bytes() {
+            for progress in self.kept.lock().values_mut() {
+                progress.samples = None;
+            }
+        }
+        reserved.grow(bytes).ok().map(|()| reserved)
+    }
+
+    fn take_progress(&self, part: PartId, column: &[u8]) -> Progress {
+        let taken = self.kept.lock().remove(&(part, column.to_vec()));
         taken.unwrap_or_default()
     }
 
-    /// Keeps the samples of a column for the next flush of the part. If there are too many, the smallest ones are
-    /// dropped.
-    fn keep_samples(&self, part: PartId, column: Vec<u8>, samples: Samples) {
-        let mut kept = self.samples.lock();
-        kept.insert((part, column), samples);
-        while kept.len() > KEPT_SAMPLES_MAX {
-            let smallest = kept.iter().min_by_key(|(_, samples)| samples.0.len());
-            let Some(smallest) = smallest.map(|(key, _)| key.clone()) else {
-                return;
-            };
-            kept.remove(&smallest);
+    /// Returns the columns of a part of which at least `bytes` of values were collected in earlier flushes.
+    fn kept_columns(&self, part: PartId, bytes: usize) -> Vec<Vec<u8>> {
+        let kept = self.kept.lock();
+        let of_part = kept
+            .range((part, Vec::new())..)
+            .take_while(|((of, _), _)| *of == part);
+        let full = of_part.filter(|(_, progress)| progress.collected() >= bytes);
+        full.map(|((_, column), _)| column.clone()).collect()
+    }
+
+    /// Keeps the state of a column for the next flush of the part. If there are too many, the columns with the fewest
+    /// collected values lose these, and the columns of which the fewest bytes were packed lose their counts.
+    fn keep_progress(&self, part: PartId, column: Vec<u8>, progress: Progress) {
+        let mut kept = self.kept.lock();
+        kept.insert((part, column), progress);
+        let sampled = kept.values_mut().filter(|progress| progress.samples.is_some());
+        let mut sampled: Vec<&mut Progress> = sampled.collect();
+        if sampled.len() > KEPT_SAMPLES_MAX
+            && let Some(fewest) = sampled.iter_mut().min_by_key(|progress| progress.collected())
+        {
+            fewest.samples = None;
         }
+        if kept.len() > KEPT_MAX {
+            let fewest = kept.iter().min_by_key(|(_, progress)| progress.packed);
+            if let Some(fewest) = fewest.map(|(key, _)| key.clone()) {
+                kept.remove(&fewest);
+            }
+        }
+    }
+}
+
+impl Progress {
+    /// Returns the bytes of the collected values.
+    fn collected(&self) -> usize {
+        self.samples.as_ref().map_or(0, |samples| samples.bytes.len())
     }
 }
 
@@ -158,206 +272,6 @@ fn checksum_of(number: u32, body: &[u8]) -> [u8; CHECKSUM_BYTES] {
     xxh3_64(body).wrapping_add(u64::from(number)).to_le_bytes()
 }
 
-/// Compresses the columns of the blocks of one part that have the compression `zstd`.
-pub(crate) struct ZstdColumns<'f> {
-    store: &'f WideStore,
-    part: PartRef,
-    plain: Option<Compressor<'static>>,
-    /// Columns of the part by encoded name; empty until the first column is compressed.
-    columns: BTreeMap<Vec<u8>, ZstdColumn>,
-    /// Number of stored dictionaries; `None` until they were read.
-    stored: Option<u32>,
-}
-
-/// State of one column.
-enum ZstdColumn {
-    /// Values are collected for a dictionary.
-    Collecting(Samples),
-    /// The column has a dictionary.
-    Ready(u32, Compressor<'static>),
-    /// The part has too many dictionaries.
-    Without,
-}
-
-impl<'f> ZstdColumns<'f> {
-    pub(crate) fn new(store: &'f WideStore, part: PartRef) -> Self {
-        Self {
-            store,
-            part,
-            plain: None,
-            columns: BTreeMap::new(),
-            stored: None,
-        }
-    }
-
-    /// Makes dictionaries of the columns of which enough values were collected. Blocks that are packed later use them.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the backend and of the log.
-    pub(crate) fn make_dictionaries(&mut self) -> Result<()> {
-        for (name, column) in &mut self.columns {
-            let ZstdColumn::Collecting(samples) = column else {
-                continue;
-            };
-            if samples.0.len() < SAMPLE_BYTES {
-                continue;
-            }
-            let number = self.stored.unwrap_or_default() + 1;
-            let mut content = select(&samples.0, DICTIONARY_BYTES);
-            if content.starts_with(&MAGIC) {
-                // Otherwise, zstd would read the content as a dictionary with tables.
-                content.insert(0, 0);
-            }
-            let change = RowChange {
-                key: Bytes::copy_from_slice(&number.to_be_bytes()),
-                value: Some(encode(number, name, &content)),
-            };
-            // Blocks can become durable before other rows, so the dictionary is durable before the first of them.
-            around("wide", "dictionary", || {
-                self.store
-                    .put_part(self.part, DICTIONARIES_BUCKET, &[change], Durability::Synced)
-            })?;
-            self.stored = Some(number);
-            *column = ZstdColumn::Ready(number, compressor(&content));
-        }
-        Ok(())
-    }
-
-    /// Reads the dictionaries of the part.
-    fn load(&mut self) -> std::result::Result<(), BlockError> {
-        let backend = self.store.log.backend();
-        let limit = PageLimit {
-            rows_max: DICTIONARIES_MAX,
-            bytes_max: usize::MAX,
-        };
-        let partition = Partition::part(self.part, DICTIONARIES_BUCKET);
-        let found = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit)?;
-        self.stored = Some(0);
-        for row in found.rows {
-            let number = row.key[..].try_into().map(u32::from_be_bytes);
-            let number = number.map_err(|_| Damage("the key of a dictionary is damaged"))?;
-            let (column, content) = decode(number, &row.value)?;
-            self.stored = Some(number);
-            self.columns
-                .insert(column.to_vec(), ZstdColumn::Ready(number, compressor(content)));
-        }
-        Ok(())
-    }
-
-    /// Compresses the values of a column of a block. `name` is the encoded name of the column.
-    ///
-    /// # Errors
-    ///
-    /// [`BlockError::Damage`] if a stored dictionary is damaged, and the errors of the backend.
-    pub(crate) fn compress(
-        &mut self,
-        name: &[u8],
-        values: &[u8],
-    ) -> std::result::Result<Option<Packed>, BlockError> {
-        if self.stored.is_none() {
-            self.load()?;
-        }
-        if !self.columns.contains_key(name) {
-            let column = match self.columns.len() < DICTIONARIES_MAX {
-                true => ZstdColumn::Collecting(self.store.dictionaries.take_samples(self.part.part, name)),
-                false => ZstdColumn::Without,
-            };
-            self.columns.insert(name.to_vec(), column);
-        }
-        let (number, compressor) = match self.columns.get_mut(name) {
-            Some(ZstdColumn::Ready(number, compressor)) => (*number, compressor),
-            column => {
-                if let Some(ZstdColumn::Collecting(samples)) = column {
-                    let room = SAMPLE_BYTES.saturating_sub(samples.0.len());
-                    samples.0.extend_from_slice(&values[..room.min(values.len())]);
-                }
-                let plain = self.plain.get_or_insert_with(|| compressor(&[]));
-                (0, plain)
-            }
-        };
-        let bytes = compressor
-            .compress(values)
-            .expect("memory takes the compressed bytes");
-        Ok((bytes.len() < values.len()).then_some(Packed {
-            codec: SegmentCodec::Zstd,
-            dictionary: number,
-            bytes,
-        }))
-    }
-}
-
-impl Drop for ZstdColumns<'_> {
-    fn drop(&mut self) {
-        for (name, column) in std::mem::take(&mut self.columns) {
-            if let ZstdColumn::Collecting(samples) = column
-                && !samples.0.is_empty()
-            {
-                self.store
-                    .dictionaries
-                    .keep_samples(self.part.part, name, samples);
-            }
-        }
-    }
-}
-
-/// Returns a compressor with a dictionary; an empty one is no dictionary.
-fn compressor(dictionary: &[u8]) -> Compressor<'static> {
-    Compressor::with_dictionary(ZSTD_LEVEL, dictionary).expect("a context of a supported level is created")
-}
-
-/// Length of the phrases that are counted, in bytes.
-const PHRASE_BYTES: usize = 8;
-/// Length of a piece of the samples that is taken as a whole, in bytes.
-const PIECE_BYTES: usize = 256;
-/// First bytes of a dictionary of zstd that has tables.
-const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
-/// Number of counters of phrases; a power of two.
-const COUNTERS: usize = 1 << 20;
-
-/// Selects the pieces of `samples` whose phrases are most frequent, up to `bytes_max` bytes. The best pieces are at the
-/// end, where zstd refers to them with small offsets.
-///
-/// 1. Each phrase of 8 bytes is counted.
-/// 2. The samples are divided into as many epochs as the dictionary has pieces. Of each epoch, the piece is taken whose
-///    new phrases have the highest sum of counts; a phrase that an earlier piece contains no longer counts.
-///
-/// This is the idea of COVER (Liao, Petri, Moffat, Wirth: "Effective Construction of Relative Lempel-Ziv Dictionaries",
-/// 2016), which zstd's own trainer also uses.
-fn select(samples: &[u8], bytes_max: usize) -> Vec<u8> {
-    let phrase_of = |phrase: &[u8]| xxh3_64(phrase) as usize % COUNTERS;
-    let mut counts = vec![0_u32; COUNTERS];
-    for phrase in samples.windows(PHRASE_BYTES) {
-        counts[phrase_of(phrase)] += 1;
-    }
-    let pieces: Vec<&[u8]> = samples.chunks_exact(PIECE_BYTES).collect();
-    let epochs = (bytes_max / PIECE_BYTES).clamp(1, pieces.len().max(1));
-    let mut taken: Vec<(u64, &[u8])> = Vec::with_capacity(epochs);
-    for epoch in pieces.chunks((pieces.len() / epochs).max(1)) {
-        let scored = epoch.iter().map(|piece| {
-            let phrases = piece.windows(PHRASE_BYTES);
-            // A phrase that occurs once is of no use.
-            let score: u64 = phrases
-                .map(|phrase| u64::from(counts[phrase_of(phrase)].saturating_sub(1)))
-                .sum();
-            (score, *piece)
-        });
-        if let Some(best) = scored.max_by_key(|(score, _)| *score) {
-            for phrase in best.1.windows(PHRASE_BYTES) {
-                counts[phrase_of(phrase)] = 0;
-            }
-            taken.push(best);
-        }
-    }
-    taken.sort_by_key(|(score, _)| *score);
-    let surplus = taken.len().saturating_sub(bytes_max / PIECE_BYTES);
-    taken.drain(..surplus);
-    taken
-        .iter()
-        .flat_map(|(_, piece)| piece.iter().copied())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,28 +293,31 @@ mod tests {
     }
 
     #[test]
-    fn frequent_phrases_are_selected() {
-        // Each piece is either noise or the same sentence with a number.
-        let mut state = 1_u64;
-        let mut noise = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 56) as u8
+    fn values_that_are_kept_between_flushes_leave_room_for_dictionaries() {
+        let dictionaries = Dictionaries::new(4_000);
+        let samples = |bytes: usize| Progress {
+            samples: dictionaries.reserve(bytes).map(|memory| Samples {
+                bytes: vec![0; bytes],
+                _memory: memory,
+            }),
+            ..Progress::default()
         };
-        let mut samples = Vec::new();
-        for number in 0..400 {
-            let mut piece = match number % 4 {
-                0 => format!("The quick brown fox number {number} jumps over the lazy dog. ")
-                    .repeat(4)
-                    .into_bytes(),
-                _ => (0..PIECE_BYTES).map(|_| noise()).collect(),
-            };
-            piece.resize(PIECE_BYTES, b' ');
-            samples.extend(piece);
+        dictionaries.keep_progress(PartId(1), vec![1], samples(1_000));
+        dictionaries.keep_progress(PartId(1), vec![2], samples(1_500));
+        assert_eq!(dictionaries.stats().bytes, 2_500);
+        let reserved = dictionaries.reserve(2_000).expect("the kept values are dropped");
+        assert_eq!(dictionaries.stats().bytes, 2_000);
+        assert!(dictionaries.reserve(1_001).is_none());
+        assert_eq!(dictionaries.stats().refusals, 1);
+        assert_eq!(dictionaries.take_progress(PartId(1), &[2]).collected(), 0);
+        drop(reserved);
+        for column in 0..=KEPT_SAMPLES_MAX as u8 {
+            dictionaries.keep_progress(PartId(1), vec![column], samples(100 - usize::from(column)));
         }
-        let selected = select(&samples, 16 * PIECE_BYTES);
-        assert_eq!(selected.len(), 16 * PIECE_BYTES);
-        let last = &selected[15 * PIECE_BYTES..];
-        assert!(last.starts_with(b"The quick brown fox number"));
-        assert!(select(&samples[..100], 1_000).is_empty());
+        assert_eq!(
+            dictionaries.stats().bytes,
+            16 * 100 - 120,
+            "the fewest values were dropped"
+        );
     }
 }

@@ -153,6 +153,9 @@ impl<'f> TableFlush<'f> {
         // Once this flag is visible to readers, they also read blocks. Before that, no single row may be moved into a
         // block.
         self.part.detail.set_blocks();
+        if self.packer.has_replaced_dictionaries() {
+            self.part.detail.set_replaced_dictionaries();
+        }
         Ok(self.part)
     }
 

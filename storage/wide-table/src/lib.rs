@@ -74,6 +74,7 @@ pub use build::BuildStep;
 pub use changed::{ClaimedChanges, QueueState, SearchBacklog, SearchChange, SearchStart};
 pub use cold::take_cold_bytes;
 pub use columns::{ColumnPage, ColumnSpan};
+pub use dictionaries::DictionaryStats;
 pub use division::{ALL_PARTS, PARTS_MAX, PartNumbers, PartSelection};
 pub use entry::{Change as EntryChange, changes_of, written_keys};
 pub use error::{Damage, Result, WideError};

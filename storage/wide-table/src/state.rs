@@ -75,6 +75,9 @@ pub(crate) struct PartDetail {
     /// this tier. `None` unless entries of an index are built for the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moves_to: Option<Tier>,
+    /// True if a dictionary of a column of the part was replaced, so that the part has several for one column.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) replaced_dictionaries: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -105,7 +108,10 @@ const PART_FORMAT_ARCHIVED: u8 = 6;
 
 /// Format of the [`PartDetail`] of a part that is about to move to a tier with other indexes. Older builds refuse this
 /// format.
-pub(crate) const PART_FORMAT_MOVING: u8 = 7;
+const PART_FORMAT_MOVING: u8 = 7;
+
+/// Format of the [`PartDetail`] of a part in which a dictionary was replaced. Older builds refuse this format.
+pub(crate) const PART_FORMAT_REPLACED: u8 = 8;
 
 impl Part {
     /// Returns the number of the part in its table.
@@ -157,6 +163,7 @@ impl PartDetail {
             closed: false,
             held_until: None,
             moves_to: None,
+            replaced_dictionaries: false,
         }
     }
 
@@ -201,6 +208,8 @@ impl PartDetail {
     pub(crate) fn set_archived(&mut self) {
         (self.tier, self.closed, self.held_until) = (Tier::Archive, true, None);
         self.moves_to = None;
+        // Files have no dictionaries.
+        self.replaced_dictionaries = false;
         self.set_format();
     }
 
@@ -232,11 +241,18 @@ impl PartDetail {
     /// Chooses the format of a part of a divided table that has blocks.
     fn set_format(&mut self) {
         self.format = match self.tier {
+            _ if self.replaced_dictionaries => PART_FORMAT_REPLACED,
             _ if self.moves_to.is_some() => PART_FORMAT_MOVING,
             _ if self.closed || self.held_until.is_some() => PART_FORMAT_ARCHIVED,
             Tier::Hot => PART_FORMAT_DIVIDED,
             Tier::Cold | Tier::Archive => PART_FORMAT_COLD,
         };
+    }
+
+    /// Records that a dictionary of a column was replaced.
+    pub(crate) fn set_replaced_dictionaries(&mut self) {
+        self.replaced_dictionaries = true;
+        self.format = PART_FORMAT_REPLACED;
     }
 
     /// Records that the part holds blocks.

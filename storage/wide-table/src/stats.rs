@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tideline_model::TableId;
 
+use crate::dictionaries::DictionaryStats;
 use crate::store::WideStore;
 
 /// Statistics of all wide tables.
@@ -18,6 +19,8 @@ pub struct WideStats {
     pub frozen_bytes: usize,
     /// Size of the active generation at which it is frozen and then flushed, in bytes.
     pub budget_bytes: usize,
+    /// Dictionaries of compressed columns.
+    pub dictionaries: DictionaryStats,
     /// Statistics of each table and index that was changed since the start or has changes in the buffer.
     pub tables: BTreeMap<TableId, WideTableStats>,
 }
@@ -66,6 +69,7 @@ impl WideStore {
             active_bytes,
             frozen_bytes,
             budget_bytes: self.settings.buffer_bytes,
+            dictionaries: self.dictionaries.stats(),
             tables,
         }
     }

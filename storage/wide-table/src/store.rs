@@ -20,7 +20,7 @@ use crate::archived::ArchivedParts;
 use crate::blocks::Blocks;
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
-use crate::dictionaries::Dictionaries;
+use crate::dictionaries::{self, Dictionaries};
 use crate::division::PartNumbers;
 use crate::entry::{Change, Entry};
 use crate::expiry::Expiry;
@@ -28,7 +28,7 @@ use crate::fragments::FRAGMENT_BYTES;
 use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_MOVING, Part, PartDetail, PartKey, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_REPLACED, Part, PartDetail, PartKey, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -44,10 +44,19 @@ pub struct Settings {
     pub block_bytes: usize,
     /// Maximum memory for recently read groups of archived rows, in bytes. Default 32 MiB.
     pub archive_cache_bytes: usize,
+    /// Maximum memory for dictionaries of compressed columns, and for values from which they are made, in bytes. Default
+    /// 32 MiB.
+    pub dictionary_bytes: usize,
+    /// Bytes of the values of a column that are packed before its dictionary is compared with a newer one. Default 8 MiB.
+    pub dictionary_check_bytes: u64,
 }
 
 /// Default of [`Settings::block_bytes`].
 const BLOCK_BYTES: usize = 8 << 10;
+
+/// Default of [`Settings::dictionary_check_bytes`]. A comparison takes about as long as the compression of 1 MiB, so it
+/// adds at most an eighth, and soon less than 2 % if it does not lead to another dictionary.
+const DICTIONARY_CHECK_BYTES: u64 = 8 << 20;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -56,6 +65,8 @@ impl Default for Settings {
             fragment_bytes: FRAGMENT_BYTES,
             block_bytes: BLOCK_BYTES,
             archive_cache_bytes: 32 << 20,
+            dictionary_bytes: dictionaries::MEMORY_BYTES,
+            dictionary_check_bytes: DICTIONARY_CHECK_BYTES,
         }
     }
 }
@@ -202,7 +213,7 @@ impl WideStore {
             archived: ArchivedParts::new(archive, settings.archive_cache_bytes),
             moves: Moves::default(),
             large: LargeUses::default(),
-            dictionaries: Dictionaries::default(),
+            dictionaries: Dictionaries::new(settings.dictionary_bytes),
         }
     }
 
@@ -308,7 +319,7 @@ pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeM
             continue;
         }
         let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_MOVING).contains(&detail.format));
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_REPLACED).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(

@@ -14,7 +14,7 @@ use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::row_limits::RowLimitCounts;
 use tideline_engine::row_search::{SearchBacklog, SearchStatus};
 use tideline_engine::row_surveys::TableSurvey;
-use tideline_engine::rows::{WideStats, WideTableStats};
+use tideline_engine::rows::{DictionaryStats, WideStats, WideTableStats};
 
 use super::figures::Figures;
 
@@ -31,6 +31,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
         "Bytes of the row buffer at which it is flushed; writers wait at three times this value",
         stats.budget_bytes as f64,
     )?;
+    put_dictionaries(figures, &stats.dictionaries)?;
     let tables = engine.tables();
     let named: Vec<(&str, &WideTableStats)> = tables
         .iter()
@@ -91,6 +92,35 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
     put_surveys(figures, engine)?;
     put_fan_outs(figures, engine)?;
     put_search_indexes(figures, engine)
+}
+
+/// Writes the figures of the dictionaries of compressed columns.
+fn put_dictionaries(figures: &mut Figures<'_>, dictionaries: &DictionaryStats) -> fmt::Result {
+    figures.gauge(
+        "row_dictionary_bytes",
+        "Bytes of the dictionaries of compressed columns in memory, and of the values from which new ones are made",
+        dictionaries.bytes as f64,
+    )?;
+    figures.gauge(
+        "row_dictionary_budget_bytes",
+        "Maximum of tideline_row_dictionary_bytes",
+        dictionaries.budget_bytes as f64,
+    )?;
+    figures.counter(
+        "row_dictionaries_made",
+        "Dictionaries of compressed columns that were made",
+        dictionaries.made as f64,
+    )?;
+    figures.counter(
+        "row_dictionaries_replaced",
+        "Dictionaries that replaced another one, because the values of the column have changed",
+        dictionaries.replaced as f64,
+    )?;
+    figures.counter(
+        "row_dictionary_refusals",
+        "Dictionaries that were not used or made because the budget was used up",
+        dictionaries.refusals as f64,
+    )
 }
 
 /// Writes the figures of the job that writes messages to inboxes.

@@ -18,7 +18,7 @@ const MEMORY_PERCENT: u64 = 60;
 const REQUESTS_BYTES_MIN: u64 = 8 << 20;
 /// Budgets, each with the denominator of its largest share: a budget that is not set is lowered to this share of
 /// `memory.max`, but not below the minimum of its key. Together with the heads, which take at most 5/12, and the newest
-/// journal entries, the budgets leave about a sixth (31/192) to requests.
+/// journal entries and dictionaries, the budgets leave about a seventh (27/192) to requests.
 const SHARES: [(&str, u64); 10] = [
     ("http.bodies_in_flight_bytes_max", 8),
     ("http.decoded_body_bytes_max", 16),
@@ -33,6 +33,8 @@ const SHARES: [(&str, u64); 10] = [
 ];
 /// Denominator of the largest share of `memory.max` for the newest journal entries.
 const RECENT_PART: u64 = 32;
+/// Denominator of the largest share of `memory.max` for dictionaries of compressed columns of rows.
+const DICTIONARIES_PART: u64 = 48;
 
 /// Division of [`Config::memory_max`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +113,10 @@ impl Config {
                     "archive.row_cache_bytes",
                     bytes(self.engine.rows.archive_cache_bytes),
                 ),
+                (
+                    "dictionaries of compressed columns",
+                    bytes(self.dictionary_bytes()),
+                ),
             ],
         }
     }
@@ -119,6 +125,12 @@ impl Config {
     pub(super) fn recent_bytes_max(&self) -> usize {
         let share = usize::try_from(self.memory_max_bytes() / RECENT_PART).unwrap_or(usize::MAX);
         self.engine.store.log.tail_bytes_max.min(share)
+    }
+
+    /// Returns the maximum memory, in bytes, of the dictionaries of compressed columns of rows.
+    pub(super) fn dictionary_bytes(&self) -> usize {
+        let share = usize::try_from(self.memory_max_bytes() / DICTIONARIES_PART).unwrap_or(usize::MAX);
+        self.engine.rows.dictionary_bytes.min(share)
     }
 
     /// Returns the memory for all budgets: the configured value, or a share of the control group's or machine's

@@ -89,6 +89,9 @@ impl WideStore {
             // small.
             detail.row_bytes_max = detail.row_bytes_max.max(rows[0].bytes_max as u64);
             detail.note_column(rows[0].bytes_max);
+            if rows[0].has_replaced_dictionaries {
+                detail.set_replaced_dictionaries();
+            }
         };
         let of_groups = std::iter::zip(to, rows).skip(1);
         let of_groups = of_groups
@@ -99,6 +102,9 @@ impl WideStore {
                 detail.row_bytes_max = rows.bytes_max as u64;
                 detail.column_bytes_max = None;
                 detail.newest = archived.detail.newest;
+                if rows.has_replaced_dictionaries {
+                    detail.set_replaced_dictionaries();
+                }
                 Part { at: *at, detail }
             });
         let of_groups: Vec<Part> = of_groups.collect();

@@ -23,6 +23,8 @@ const SINGLES: u64 = 20_000;
 impl TableFlush<'_> {
     /// Packs the single rows in the spans of the first blocks of a range.
     pub(crate) fn pack(mut self, range: &KeyRange) -> Result<PackStep> {
+        // The step does not write the manifest row of the part.
+        self.packer.keep_dictionaries();
         let mut step = PackStep::default();
         let mut from = range.start.clone();
         let mut blocks: VecDeque<Row> = self.blocks_from(&from, BLOCKS)?.into();

@@ -31,6 +31,8 @@ pub(crate) struct PackedRows {
     pub(crate) has_fragments: bool,
     /// Size of the largest row with its key, in bytes; 0 if there are no rows.
     pub(crate) bytes_max: usize,
+    /// True if a dictionary of the part was replaced while its rows were packed.
+    pub(crate) has_replaced_dictionaries: bool,
 }
 
 impl<'f> PackedPart<'f> {
@@ -67,6 +69,7 @@ impl<'f> PackedPart<'f> {
     pub(crate) fn finish(mut self) -> Result<PackedRows> {
         self.pack()?;
         self.writer.finish()?;
+        self.written.has_replaced_dictionaries = self.packer.has_replaced_dictionaries();
         Ok(self.written)
     }
 

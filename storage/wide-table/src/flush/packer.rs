@@ -102,6 +102,16 @@ impl<'f> Packer<'f> {
         self.block_bytes
     }
 
+    /// Keeps the dictionaries that the part has.
+    pub(super) fn keep_dictionaries(&mut self) {
+        self.zstd.keep_dictionaries();
+    }
+
+    /// Returns true if a dictionary of the part was replaced.
+    pub(super) fn has_replaced_dictionaries(&self) -> bool {
+        self.zstd.has_replaced()
+    }
+
     /// Returns the blocks of rows, each under the key of its last row. Stores new dictionaries of the part.
     ///
     /// # Errors
@@ -109,7 +119,6 @@ impl<'f> Packer<'f> {
     /// [`WideError::Damaged`](crate::WideError::Damaged) if a row or a dictionary is damaged, and the errors of the
     /// backend and of the log.
     pub(super) fn blocks(&mut self, rows: &RowsToPack) -> Result<Vec<RowChange>> {
-        self.zstd.make_dictionaries()?;
         let mut blocks = Vec::new();
         for run in rows.runs(self.block_bytes / 8) {
             self.add_blocks(run, &mut blocks)?;
@@ -136,6 +145,8 @@ impl<'f> Packer<'f> {
     }
 
     fn block_of(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<RowChange>> {
+        // Before each block, because a call can pack megabytes.
+        self.zstd.make_dictionaries()?;
         let value = self.block(rows)?;
         let last = rows.last().map(|(key, _)| key.clone());
         Ok(last.map(|key| RowChange { key, value }))

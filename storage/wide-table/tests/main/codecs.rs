@@ -304,6 +304,127 @@ fn texts_become_small_and_noise_stays_as_it_is() {
     });
 }
 
+/// Returns the words of a language.
+fn language(random: &mut Random) -> Vec<String> {
+    let letters: Vec<char> = ('a'..='z').collect();
+    let words = (0..600).map(|_| (0..4 + random.below(9)).map(|_| random.of(&letters)).collect());
+    words.collect()
+}
+
+/// Writes 4 MiB of rows with texts of random words, and flushes them.
+fn write_words(database: &Database, (name, words): (&str, &[String]), random: &mut Random, rows: &mut Rows) {
+    let mut writes = Vec::new();
+    for number in 0..(4 << 20) / 800 {
+        let mut words_of_row = String::new();
+        while words_of_row.len() < 800 {
+            let word = &words[random.below(words.len() as u64) as usize];
+            words_of_row.push_str(word);
+            words_of_row.push(' ');
+        }
+        let key = encoded(&format!("{name}{number:05}"));
+        writes.push((key, vec![("text", text(&words_of_row))]));
+    }
+    for writes in writes.chunks(1_000) {
+        database.set_values(writes, rows);
+        database.flush();
+    }
+}
+
+fn format_of_part(backend: &dyn Backend) -> u64 {
+    let rows = backend.manifest(SHARD).expect("it is read").rows;
+    let details = rows.iter().filter(|row| row.kind == ManifestKind::Part);
+    let details = details.filter_map(|row| serde_json::from_slice::<serde_json::Value>(&row.detail).ok());
+    let of_table = details.filter(|detail| detail["table"] == TABLE.0);
+    of_table
+        .filter_map(|detail| detail["format"].as_u64())
+        .max()
+        .expect("a part")
+}
+
+#[test]
+fn many_small_flushes_make_a_dictionary() {
+    let seed = seed("many_small_flushes_make_a_dictionary");
+    every_backend(|backend| {
+        let backend = backend();
+        let (mut random, mut rows) = (Random::new(seed), Rows::new());
+        let database = open(&backend, all());
+        let paragraphs = paragraphs();
+        for flush in 0..100 {
+            let writes = (0..20).map(|number| {
+                let key = encoded(&format!("k{flush:03}{number:02}"));
+                (key, vec![("text", text(random.of(&paragraphs)))])
+            });
+            let writes: Vec<_> = writes.collect();
+            database.set_values(&writes, &mut rows);
+            database.flush();
+        }
+        assert_eq!(stored(&*backend, TABLE, DICTIONARIES).len(), 1);
+        database.assert_rows(&rows, "after small flushes");
+        drop(database);
+    });
+}
+
+#[test]
+fn a_dictionary_that_no_longer_fits_its_column_is_replaced() {
+    let seed = seed("a_dictionary_that_no_longer_fits_its_column_is_replaced");
+    every_backend(|backend| {
+        let backend = backend();
+        let (mut random, mut rows) = (Random::new(seed), Rows::new());
+        let settings = tideline_wide_table::Settings {
+            block_bytes: 8 << 10,
+            buffer_bytes: 8 << 20,
+            dictionary_check_bytes: 1 << 20,
+            ..settings()
+        };
+        let reopen = || {
+            let clock = Arc::new(SystemClock);
+            Database::open_at(Arc::clone(&backend), clock, all(), settings)
+        };
+        let database = reopen();
+        let (first, second) = (language(&mut random), language(&mut random));
+        // Texts of one language, as many as several comparisons need.
+        write_words(&database, ("a", &first), &mut random, &mut rows);
+        assert_eq!(stored(&*backend, TABLE, DICTIONARIES).len(), 1);
+        let before = database.store.stats().dictionaries;
+        assert_eq!((before.made, before.replaced, before.refusals), (1, 0, 0));
+        let format = format_of_part(&*backend);
+        let bytes_of_blocks = || bytes_of(&stored(&*backend, TABLE, BLOCKS));
+        let of_first = bytes_of_blocks();
+
+        // Texts of another language.
+        write_words(&database, ("b", &second), &mut random, &mut rows);
+        assert_eq!(
+            stored(&*backend, TABLE, DICTIONARIES).len(),
+            2,
+            "one was replaced"
+        );
+        let after = database.store.stats().dictionaries;
+        assert_eq!((after.made, after.replaced), (2, 1));
+        assert!(format < 8 && format_of_part(&*backend) == 8);
+        database.assert_rows(&rows, "with two dictionaries");
+        let read = database.store.stats().dictionaries;
+        assert!(
+            read.bytes > 100_000 && read.bytes <= read.budget_bytes / 4,
+            "{read:?}"
+        );
+        assert_eq!(findings(&*backend), Vec::<String>::new());
+        let of_second = bytes_of_blocks() - of_first;
+        drop(database);
+
+        // After a restart, blocks use the new dictionary from the beginning.
+        let database = reopen();
+        write_words(&database, ("c", &second), &mut random, &mut rows);
+        let of_third = bytes_of_blocks() - of_first - of_second;
+        assert!(
+            of_third * 100 < of_second * 95 && of_third * 100 < of_first * 105,
+            "{of_first}, {of_second}, {of_third}"
+        );
+        assert_eq!(stored(&*backend, TABLE, DICTIONARIES).len(), 2);
+        database.assert_rows(&rows, "after a restart");
+        drop(database);
+    });
+}
+
 #[test]
 fn a_table_with_codecs_or_limits_has_a_later_format() {
     for (has_codecs, has_limits, format) in [(false, false, 16), (true, false, 18), (true, true, 19)] {
