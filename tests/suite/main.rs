@@ -38,6 +38,7 @@ mod real_data;
 mod rebuild;
 mod row_archive;
 mod row_attach;
+mod row_codecs;
 mod row_faults;
 mod row_kills;
 mod row_limits;
