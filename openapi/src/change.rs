@@ -326,6 +326,9 @@ pub enum WebhookState {
     Retrying,
     /// Nothing is delivered, because the list of failed deliveries is full: replay or discard them.
     Stopped,
+    /// Nothing is delivered, because the receiver has answered with 410 Gone. A request to `resume` or another address ends
+    /// the pause.
+    Paused,
     /// Nothing is delivered, because the operator does not allow the address any more, or has switched webhooks off.
     Refused,
 }
@@ -356,6 +359,22 @@ pub struct Webhook {
     /// Error of the last request; none after a success
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Pause of the deliveries. Omitted while changes are delivered
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<WebhookPause>,
+}
+
+/// Pause of a webhook, which lasts until a request ends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "reason": "hooks.example.com responded with status 410: the receiver accepts no more deliveries",
+    "time": "2026-11-27T08:00:00Z"
+}))]
+pub struct WebhookPause {
+    /// Reason
+    pub reason: String,
+    /// Time at which it began
+    pub time: String,
 }
 
 /// A webhook in a response.

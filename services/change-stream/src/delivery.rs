@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tideline_openapi::change::FailedDelivery;
-use tideline_webhooks::SendError;
+use tideline_webhooks::{SendError, SendErrorKind};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
@@ -140,7 +140,7 @@ impl Task {
         }
     }
 
-    /// Sends a delivery until it is accepted, given up, or the webhook changes.
+    /// Sends a delivery until it is accepted or given up, or the webhook is paused or changes.
     async fn deliver(
         &self,
         streams: Arc<ChangeStreams>,
@@ -161,6 +161,17 @@ impl Task {
                 .await;
             };
             streams.note_attempt(&self.stream, &self.name, &error);
+            if error.kind == SendErrorKind::Gone {
+                tracing::warn!(
+                    stream = self.stream,
+                    webhook = self.name,
+                    error = error.message,
+                    "a webhook is paused"
+                );
+                let pause =
+                    move |streams: &ChangeStreams| streams.pause(&names.0, &names.1, &sent_due, &error);
+                return blocking(&streams, pause).await;
+            }
             match self.delay(&streams, &error, attempts, began) {
                 Some(delay) => {
                     if !self.wait(&streams, &due, delay, changed).await {

@@ -3,6 +3,9 @@
 //! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good,
 //! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
 //! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops.
+//!
+//! A receiver that answers with 410 Gone wants no more deliveries. The webhook is then paused, also over restarts, until a
+//! request resumes it or changes its address. Its delivery stays due.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +13,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tideline_engine::Engine;
 use tideline_engine::state_table::StateRow;
-use tideline_openapi::change::{FailedDelivery, Webhook, WebhookSettings, WebhookState as State};
+use tideline_openapi::change::{
+    FailedDelivery, Webhook, WebhookPause, WebhookSettings, WebhookState as State,
+};
 use tideline_webhooks::{Delivery, SendError, Target, WebhookSecret};
 
 use crate::error::{ChangesError, Result};
@@ -52,6 +57,17 @@ pub(crate) struct StoredHook {
     batch: usize,
     pub(crate) hold: bool,
     start: StoredCheckpoint,
+    /// Reason for which nothing is delivered; `None` = deliveries go on. Builds that do not know it deliver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause: Option<StoredPause>,
+}
+
+/// Stored form of the pause of a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredPause {
+    reason: String,
+    /// Time at which it began, in nanoseconds since 1970-01-01T00:00:00Z.
+    time: i64,
 }
 
 /// Stored form of a failed delivery.
@@ -146,12 +162,15 @@ impl ChangeStreams {
             Some(known) => known.stored.start.clone(),
             None => self.start(&found, &settings.from)?,
         };
+        // The receiver at another address has not refused deliveries.
+        let same_receiver = known.filter(|known| known.stored.url == settings.url);
         let stored = StoredHook {
             url: settings.url.clone(),
             secret,
             batch: settings.batch,
             hold: settings.hold,
             start,
+            pause: same_receiver.and_then(|known| known.stored.pause.clone()),
         };
         self.put(&[row(&["webhook", stream, name], Some(&stored))])?;
         {
@@ -163,6 +182,43 @@ impl ChangeStreams {
         }
         self.webhooks_changed.send_modify(|()| {});
         self.webhook(stream, name)
+    }
+
+    /// Ends the pause of a webhook: the delivery that was refused is sent again. Repeating the request is safe.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of [`Engine::put_state`].
+    pub fn resume_webhook(&self, stream: &str, name: &str) -> Result<Webhook> {
+        let _writing = self.writing.lock();
+        self.set_pause(stream, name, None)?;
+        self.change_hook(stream, name, |webhook| webhook.error = None);
+        self.webhooks_changed.send_modify(|()| {});
+        self.webhook(stream, name)
+    }
+
+    /// Pauses a webhook whose receiver accepts no more deliveries. The delivery stays due.
+    pub(crate) fn pause(&self, stream: &str, name: &str, due: &Due, error: &SendError) -> Result<()> {
+        let _writing = self.writing.lock();
+        if !self.is_still_due(stream, name, due) {
+            return Ok(());
+        }
+        let pause = StoredPause {
+            reason: error.message.clone(),
+            time: self.engine.now().nanos(),
+        };
+        self.set_pause(stream, name, Some(pause))
+    }
+
+    /// Stores the pause of a webhook, or its end. The caller holds the lock `writing`.
+    fn set_pause(&self, stream: &str, name: &str, pause: Option<StoredPause>) -> Result<()> {
+        let stored = StoredHook {
+            pause,
+            ..self.hook(stream, name)?.stored
+        };
+        self.put(&[row(&["webhook", stream, name], Some(&stored))])?;
+        self.change_hook(stream, name, |webhook| webhook.stored = stored);
+        Ok(())
     }
 
     /// Returns a webhook.
@@ -304,7 +360,7 @@ impl ChangeStreams {
         let Ok(webhook) = self.hook(stream, name) else {
             return Ok(Step::End);
         };
-        if webhook.failed >= FAILED_MAX {
+        if webhook.failed >= FAILED_MAX || webhook.stored.pause.is_some() {
             return Ok(Step::Wait);
         }
         let Ok((target, secret)) = self.receiver(&webhook) else {
@@ -509,6 +565,7 @@ impl ChangeStreams {
         let receiver = self.receiver(webhook);
         let state = match &receiver {
             Err(_) => State::Refused,
+            Ok(_) if webhook.stored.pause.is_some() => State::Paused,
             Ok(_) if webhook.failed >= FAILED_MAX => State::Stopped,
             Ok(_) if webhook.error.is_some() => State::Retrying,
             Ok(_) => State::Active,
@@ -528,6 +585,10 @@ impl ChangeStreams {
                 .err()
                 .map(|error| error.to_string())
                 .or_else(|| webhook.error.clone()),
+            pause: webhook.stored.pause.as_ref().map(|pause| WebhookPause {
+                reason: pause.reason.clone(),
+                time: rfc3339(pause.time),
+            }),
         }
     }
 }

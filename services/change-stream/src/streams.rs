@@ -172,6 +172,8 @@ pub struct ChangeSummary {
     pub overruns: u64,
     /// Number of webhooks.
     pub webhooks: u64,
+    /// Number of webhooks whose receivers accept no more deliveries.
+    pub webhooks_paused: u64,
     /// Requests of webhooks that were accepted since the start.
     pub deliveries: u64,
     /// Requests of webhooks that failed since the start.
@@ -450,10 +452,10 @@ impl ChangeStreams {
         let end = self.engine.changes_end();
         let state = self.state.read();
         let groups = || state.values().flat_map(|stream| stream.groups.values());
-        let webhooks = state.values().flat_map(|stream| stream.webhooks.values());
+        let webhooks = || state.values().flat_map(|stream| stream.webhooks.values());
         let positions = groups()
             .flat_map(|group| &group.checkpoints)
-            .chain(webhooks.map(|webhook| &webhook.checkpoint))
+            .chain(webhooks().map(|webhook| &webhook.checkpoint))
             .map(StoredCheckpoint::position);
         let behind = positions.filter(|position| self.is_behind(*position));
         let lag = behind.map(|position| end.0.saturating_sub(position.sequence.0));
@@ -466,7 +468,10 @@ impl ChangeStreams {
             records: count(&self.counters.records),
             gaps: count(&self.counters.gaps),
             overruns: count(&self.counters.overruns),
-            webhooks: state.values().map(|stream| stream.webhooks.len() as u64).sum(),
+            webhooks: webhooks().count() as u64,
+            webhooks_paused: webhooks()
+                .filter(|webhook| webhook.stored.pause.is_some())
+                .count() as u64,
             deliveries: count(&self.counters.deliveries),
             delivery_errors: count(&self.counters.delivery_errors),
             deliveries_failed: count(&self.counters.deliveries_failed),

@@ -19,7 +19,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
-const CHANGES: [(&str, &str); 42] = [
+const CHANGES: [(&str, &str); 43] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -51,6 +51,7 @@ const CHANGES: [(&str, &str); 42] = [
         "/v1/changes/{stream}/webhooks/{webhook}/failed/{delivery}",
     ),
     ("POST", "/v1/changes/{stream}/webhooks/{webhook}/replay"),
+    ("POST", "/v1/changes/{stream}/webhooks/{webhook}/resume"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}/members/{user}"),

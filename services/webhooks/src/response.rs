@@ -31,7 +31,7 @@ pub(crate) fn outcome(
         ),
         410 => (
             SendErrorKind::Gone,
-            "the receiver accepts no more deliveries; delete the webhook or correct its address",
+            "the receiver accepts no more deliveries; correct the address, resume the webhook, or delete it",
         ),
         _ if SendErrorKind::Status(code).is_retryable() => (
             SendErrorKind::Status(code),

@@ -149,6 +149,11 @@ fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
         "Webhooks of all change streams",
         summary.webhooks as f64,
     )?;
+    figures.gauge(
+        "webhooks_paused",
+        "Webhooks that deliver nothing because their receivers have answered with 410 Gone",
+        summary.webhooks_paused as f64,
+    )?;
     figures.counter(
         "webhook_requests",
         "Requests of webhooks that were accepted",

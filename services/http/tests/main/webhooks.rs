@@ -213,6 +213,62 @@ fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
 }
 
 #[test]
+fn a_receiver_that_is_gone_pauses_its_webhook_until_a_request_resumes_it() {
+    let mut server = start();
+    let (port, received) = receiver(&[410, 410], 5);
+    let next = || received.recv_timeout(PATIENCE).expect("a delivery");
+    create_hook(&server, port, 1);
+    write_row(&server, "a");
+    assert_eq!(ids(&next()), ["a"]);
+    await_state(&server, "state", &json!("paused"));
+    write_row(&server, "b");
+    // The pause holds over a restart, and over a change of other settings.
+    server.wait_stopped();
+    let server = Server::on(Arc::clone(&server.disk), settings());
+    create_hook(&server, port, 1);
+    let hook = server.get(HOOK).expect(200);
+    assert_eq!(hook["state"], "paused", "{hook}");
+    let reason = hook["pause"]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("410"), "{reason}");
+    assert!(hook["pause"]["time"].is_string(), "{hook}");
+    assert_eq!(hook["failed"], 0, "the delivery is still due");
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tideline_webhooks_paused 1"), "{metrics}");
+    assert!(received.try_recv().is_err(), "nothing is sent during the pause");
+
+    // The same delivery is sent again; its receiver is still gone.
+    let resumed = post(&server, &format!("{HOOK}/resume"), &json!({})).expect(200);
+    assert_ne!(resumed["state"], "paused", "{resumed}");
+    let second = next();
+    assert_eq!(ids(&second), ["a"]);
+    await_state(&server, "state", &json!("paused"));
+    post(&server, &format!("{HOOK}/resume"), &json!({})).expect(200);
+    let again = next();
+    assert_eq!((again.id.as_str(), ids(&again)), (second.id.as_str(), vec!["a"]));
+    assert_eq!(ids(&next()), ["b"]);
+    await_state(&server, "state", &json!("active"));
+    assert_eq!(server.get(HOOK).expect(200).get("pause"), None);
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tideline_webhooks_paused 0"), "{metrics}");
+    let missing = post(&server, "/v1/changes/all/webhooks/other/resume", &json!({}));
+    assert_eq!(missing.expect(404)["code"], "not_found");
+}
+
+#[test]
+fn another_address_ends_the_pause_of_a_webhook() {
+    let server = start();
+    let (gone, refused) = receiver(&[410], 1);
+    create_hook(&server, gone, 1);
+    write_row(&server, "a");
+    refused.recv_timeout(PATIENCE).expect("a delivery");
+    await_state(&server, "state", &json!("paused"));
+    let (port, received) = receiver(&[], 1);
+    create_hook(&server, port, 1);
+    assert_eq!(ids(&received.recv_timeout(PATIENCE).expect("a delivery")), ["a"]);
+    await_state(&server, "state", &json!("active"));
+}
+
+#[test]
 fn addresses_that_are_not_allowed_are_refused() {
     let server = start();
     for (url, said) in [

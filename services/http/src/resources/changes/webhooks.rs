@@ -28,6 +28,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
         .routes(routes!(list_failed))
         .routes(routes!(discard))
         .routes(routes!(replay))
+        .routes(routes!(resume))
 }
 
 /// Path parameters of routes for a webhook.
@@ -132,6 +133,27 @@ async fn delete(
 ) -> Result<StatusCode> {
     change(&app, move |streams| streams.delete_webhook(&stream, &webhook)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Resume a webhook
+///
+/// Ends the pause that a response with status 410 has begun. The refused delivery is sent again, then the changes after it.
+/// Changes whose retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
+#[utoipa::path(
+    post, path = "/v1/changes/{stream}/webhooks/{webhook}/resume", tag = "changes", operation_id = "resume_webhook",
+    params(WebhookPath),
+    responses((status = 200, description = "The webhook, which delivers again", body = WebhookDetail), Failures)
+)]
+async fn resume(
+    State(app): State<App>,
+    id: RequestId,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+) -> Result<Json<WebhookDetail>> {
+    let webhook = change(&app, move |streams| streams.resume_webhook(&stream, &webhook)).await?;
+    Ok(Json(WebhookDetail {
+        webhook,
+        request_id: id.into(),
+    }))
 }
 
 /// List the failed deliveries of a webhook
