@@ -151,6 +151,7 @@ fn write_row(
         let encoder = MessageEncoder {
             columns: None,
             has_feed: true,
+            has_lists: true,
         };
         encoder.write_row(table, key, &mutation, None, out)?;
         let (source, _) = table.column(SOURCE);

@@ -181,6 +181,9 @@ pub struct MessageEncoder {
     pub columns: Option<Vec<String>>,
     /// True if each message has its feed.
     pub has_feed: bool,
+    /// True if each message has its lists `to` and `except`. They are not for readers of messages: a member must not learn
+    /// who else gets a message.
+    pub has_lists: bool,
 }
 
 impl MessageEncoder {
@@ -206,6 +209,8 @@ struct Sorted<'r> {
     edited: Option<Timestamp>,
     recalled: Option<Timestamp>,
     mentions: Option<&'r str>,
+    to: Option<&'r str>,
+    except: Option<&'r str>,
     counters: Vec<(&'r str, i64)>,
     others: Vec<(&'r str, &'r CellValue<'r>)>,
 }
@@ -227,6 +232,8 @@ impl<'r> Sorted<'r> {
                 (EDITED, CellValue::Timestamp(time)) => sorted.edited = Some(*time),
                 (RECALLED, CellValue::Timestamp(time)) => sorted.recalled = Some(*time),
                 (MENTIONS, CellValue::Json(text)) => sorted.mentions = Some(text),
+                (TO, CellValue::Json(text)) => sorted.to = Some(text),
+                (EXCEPT, CellValue::Json(text)) => sorted.except = Some(text),
                 (TIME | SOURCE | TO | EXCEPT, _) => {}
                 (name, _) if is_copy(table, name) => {}
                 (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
@@ -270,8 +277,15 @@ impl RowEncoder for MessageEncoder {
         if let Some(target) = sorted.target {
             write!(out, ",\"target\":\"{target}\"")?;
         }
-        if let Some(mentions) = sorted.mentions {
-            write!(out, ",\"mentions\":{mentions}")?;
+        let lists = [
+            ("mentions", sorted.mentions),
+            ("to", sorted.to.filter(|_| self.has_lists)),
+            ("except", sorted.except.filter(|_| self.has_lists)),
+        ];
+        for (name, list) in lists {
+            if let Some(list) = list {
+                write!(out, ",\"{name}\":{list}")?;
+            }
         }
         out.extend_from_slice(b",\"columns\":{");
         let mut is_first = true;

@@ -30,6 +30,7 @@ pub fn search(
     let encoder = MessageEncoder {
         columns: request.columns,
         has_feed: true,
+        ..MessageEncoder::default()
     };
     let rows = SearchRows {
         index: request.index,

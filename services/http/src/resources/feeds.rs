@@ -201,6 +201,7 @@ async fn read(
         let encoder = MessageEncoder {
             columns: request.columns.clone(),
             has_feed: false,
+            ..MessageEncoder::default()
         };
         let mut room = Room::default();
         let seen = ReadTerms::default().seen_by(engine, table, request.principal.as_deref())?;
@@ -276,6 +277,7 @@ async fn merge(
         let encoder = MessageEncoder {
             columns: request.columns.clone(),
             has_feed: true,
+            ..MessageEncoder::default()
         };
         let terms = terms.seen_by(engine, table, request.principal.as_deref())?;
         let page = (limit, request.page.as_deref());

@@ -4,6 +4,7 @@ mod ages;
 mod blobs;
 mod changes;
 mod changes_copies;
+mod changes_inboxes;
 mod client;
 mod columnar;
 mod cut_values;

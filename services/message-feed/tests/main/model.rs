@@ -131,6 +131,7 @@ impl Lab {
         let encoder = MessageEncoder {
             columns,
             has_feed: random.is(50),
+            ..MessageEncoder::default()
         };
         let shown = encoder.has_feed.then_some(feed);
         let (engine, table) = (self.database.engine(), self.database.table());
@@ -260,6 +261,7 @@ impl Lab {
             let encoder = MessageEncoder {
                 columns,
                 has_feed: true,
+                ..MessageEncoder::default()
             };
             let mut token: Option<String> = None;
             let mut found = Vec::new();

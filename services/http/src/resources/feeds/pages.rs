@@ -140,6 +140,7 @@ pub(super) async fn respond(
         encoder: MessageEncoder {
             columns: columns_of(query.columns.as_deref()),
             has_feed: matches!(messages, Messages::Inbox(_)),
+            ..MessageEncoder::default()
         },
         limit: page_limit(query.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?,
         messages,

@@ -126,6 +126,7 @@ async fn watch(
         encoder: MessageEncoder {
             columns: columns_of(query.columns.as_deref()),
             has_feed: reader.feed.is_none(),
+            ..MessageEncoder::default()
         },
         limit: EVENT_MESSAGES,
     };
