@@ -715,6 +715,11 @@ pub struct SearchMessages {
     /// `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
+    /// Principal on whose behalf the request searches. The messages that their lists keep from the principal, those of senders
+    /// whom the principal has blocked, and inboxes of other users are left out of the messages and of `total`. Default: all
+    /// messages.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 /// Messages that a search found.
@@ -723,8 +728,9 @@ pub struct MessagesFound {
     /// Messages in the requested order, each with its feed, and with `highlights` as in a search over rows.
     #[schema(value_type = Vec<Message>)]
     pub messages: Vec<Box<RawValue>>,
-    /// Number of matching messages and events on all pages, as of the last commit of the index.
-    pub total: u64,
+    /// Number of matching messages and events on all pages, as of the last commit of the index. With `as`, the number of those
+    /// that the principal sees; `null` if more than 100,000 match.
+    pub total: Option<u64>,
     /// Number of changes that the index does not contain yet.
     pub waiting: u64,
     /// Token of the next page; `null` on the last page.

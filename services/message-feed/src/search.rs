@@ -1,10 +1,17 @@
 //! Searches over messages: a search over the rows of the table, limited to feeds.
+//!
+//! A search on behalf of a user reads each match, because the index has neither the lists of a message nor the blocks of the
+//! user. So its pages, its total and its tokens do not depend on hidden messages.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
 use tideline_engine::feeds::FeedName;
-use tideline_engine::model::feed::FEED;
+use tideline_engine::model::TimelineId;
+use tideline_engine::model::feed::{EXCEPT, FEED, SOURCE, TO};
+use tideline_engine::rows::Mutation;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::feed::SearchMessages;
@@ -12,21 +19,24 @@ use tideline_openapi::row_search::{SearchEnd, SearchRows};
 use tideline_rows::search::Search;
 use tideline_rows::{Result, RowsError, Selection};
 
-use crate::message::MessageEncoder;
+use crate::message::{MessageEncoder, key_of, newest};
 use crate::read::FEEDS_MAX;
+use crate::viewer::{Viewer, inbox_user, readable_feed};
 
-/// Searches messages, and passes each to `take` as JSON.
+/// Searches messages, and passes each to `take` as JSON. Returns also the number of matches on all pages; `None` if a search on
+/// behalf of a user has too many matches to test them all.
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`] for too many feeds, the errors of [`Engine::feed`], and those of [`Search`].
+/// [`RowsError::OverLimit`] for too many feeds, the errors of [`Engine::feed`] and [`Viewer::new`], and those of [`Search`].
 pub fn search(
     engine: &Engine,
     table: &Arc<WideTable>,
     request: SearchMessages,
     is_stopped: &dyn Fn() -> bool,
     take: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<SearchEnd> {
+) -> Result<(SearchEnd, Option<u64>)> {
+    let user = request.principal.as_deref();
     let encoder = MessageEncoder {
         columns: request.columns,
         has_feed: true,
@@ -34,7 +44,7 @@ pub fn search(
     };
     let rows = SearchRows {
         index: request.index,
-        filter: condition(engine, table, request.feeds.as_deref(), request.filter)?,
+        filter: condition(engine, table, (request.feeds.as_deref(), user), request.filter)?,
         sort: request.sort,
         limit: request.limit,
         highlight: request.highlight,
@@ -44,14 +54,40 @@ pub fn search(
     };
     let selection = Selection::all(tideline_openapi::row::RowIntegers::default());
     let search = Search::new(engine, table, &rows, &selection)?;
-    search.page_as(engine, table, &selection, &encoder, is_stopped, take)
+    let Some(user) = user else {
+        let end = search.page_as(engine, table, &selection, &encoder, is_stopped, take)?;
+        let total = end.total;
+        return Ok((end, Some(total)));
+    };
+    let viewer = Viewer::new(engine, table, user)?;
+    // A condition on the readers of a message would reveal them.
+    if let Some(list) = search.columns(&rows).find(|name| [TO, EXCEPT].contains(&&**name)) {
+        return Err(RowsError::Invalid(format!(
+            "where and sort: a search on behalf of a user does not have column {list:?}; omit the column, or `as`"
+        )));
+    }
+    let open = RefCell::new(HashMap::new());
+    let is_open = |feed: TimelineId| -> Result<bool> {
+        if let Some(is_open) = open.borrow().get(&feed) {
+            return Ok(*is_open);
+        }
+        let is_open = inbox_user(engine, table, feed)?.is_none_or(|of| of == user);
+        open.borrow_mut().insert(feed, is_open);
+        Ok(is_open)
+    };
+    let guard = |key: &[u8], message: &Mutation<'_>| {
+        // The entry of an inbox refers to a message, which is found in its feed.
+        let is_entry = newest(table, message, SOURCE).is_some();
+        Ok(!is_entry && viewer.sees(table, message) && is_open(key_of(table, key)?.0)?)
+    };
+    search.guarded_page(engine, table, (&selection, &encoder), &guard, is_stopped, take)
 }
 
-/// Returns the condition of a search in feeds; `None` for all messages.
+/// Returns the condition of a search in feeds on behalf of a user, if there is one; `None` for all messages.
 fn condition(
     engine: &Engine,
     table: &WideTable,
-    feeds: Option<&[String]>,
+    (feeds, user): (Option<&[String]>, Option<&str>),
     filter: Option<RowFilter>,
 ) -> Result<Option<RowFilter>> {
     let Some(feeds) = feeds else {
@@ -71,8 +107,8 @@ fn condition(
     }
     let ids = feeds
         .iter()
-        .map(|feed| engine.feed(table, &FeedName::parse(feed)));
-    let ids = ids.collect::<std::result::Result<Vec<_>, _>>()?;
+        .map(|feed| readable_feed(engine, table, &FeedName::parse(feed), user));
+    let ids = ids.collect::<Result<Vec<_>>>()?;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
     let in_feeds = json!({"column": FEED, "in": ids});
     let all = match &filter {

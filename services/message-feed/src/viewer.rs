@@ -5,13 +5,16 @@
 
 use std::collections::BTreeSet;
 
+use tideline_engine::feeds::FeedName;
+use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::SENDER;
 use tideline_engine::rows::{CellValue, Mutation};
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::Result;
 
 use crate::blocks::blocked;
 use crate::inbox::is_for;
+use crate::members::INBOX;
 use crate::message::{check_length, newest};
 
 /// User on whose behalf messages are read.
@@ -52,4 +55,52 @@ impl Viewer {
             && matches!(newest(table, message, SENDER), Some(CellValue::String(sender)) if self.blocked.contains(&**sender));
         !is_blocked && is_for(table, message, &self.user)
     }
+}
+
+/// Returns the user whose inbox a feed is; `None` for another feed, and if the feed does not exist.
+///
+/// # Errors
+///
+/// The errors of [`Engine::timeline`], except that the feed does not exist.
+pub fn inbox_user(engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Option<String>> {
+    if table.feed().inboxes.is_none() {
+        return Ok(None);
+    }
+    match engine.timeline(table.table(), feed) {
+        Ok(feed) if feed.measurement == INBOX => {
+            let mut tags = feed.tags.into_iter();
+            Ok(tags.find(|(key, _)| key == "user").map(|(_, user)| user))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the feed with a name, for a read on behalf of a user; `None` = any read. An inbox is only read by its user.
+///
+/// # Errors
+///
+/// [`EngineError::Forbidden`] for the inbox of another user, and the errors of [`Engine::feed`].
+pub fn readable_feed(
+    engine: &Engine,
+    table: &WideTable,
+    name: &FeedName,
+    user: Option<&str>,
+) -> Result<TimelineId> {
+    let feed = engine.feed(table, name)?;
+    let Some(user) = user else {
+        return Ok(feed);
+    };
+    match inbox_user(engine, table, feed)?.filter(|of| of != user) {
+        None => Ok(feed),
+        Some(of) => Err(EngineError::Forbidden(not_readable(user, &of)).into()),
+    }
+}
+
+/// Returns the message of the error of a read of what belongs to another user.
+pub fn not_readable(principal: &str, user: &str) -> String {
+    format!(
+        "as: {principal:?} cannot read what belongs to user {user:?}; name the principal in the path, or omit `as`"
+    )
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tideline_engine::model::TierScope;
 use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
-use tideline_engine::rows::GroupSet;
+use tideline_engine::rows::{GroupSet, Mutation};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
 use tideline_openapi::tier::RowTiers;
@@ -25,8 +25,16 @@ pub const SEARCH_ROWS: usize = 20;
 pub const SEARCH_ROWS_MAX: usize = 1_000;
 /// Maximum number of sort keys.
 pub const SORT_KEYS_MAX: usize = 8;
+/// Maximum number of rows that a search with a [`RowGuard`] reads for a page, and for its total.
+pub const GUARDED_ROWS_MAX: u64 = 100_000;
 /// Maximum time for which a search waits until the index holds a write.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Minimum number of rows that a search with a guard takes from the index at once.
+const GUARDED_STEP: usize = 100;
+
+/// Function that returns true if a search may show a row, which it receives with its stored key.
+pub type RowGuard<'g> = &'g dyn Fn(&[u8], &Mutation<'_>) -> Result<bool>;
 
 /// Planned search.
 #[derive(Debug)]
@@ -155,16 +163,16 @@ impl Search {
             },
         )?;
         let mut json = Vec::new();
-        selection.note(engine, table, self.filter.matcher());
-        let groups = selection.groups(table);
-        let groups = groups.union(tested_groups(table, self.filter.matcher(), None));
+        let groups = self.groups(engine, table, selection);
         engine.admit_reads(table, page.hits.iter().map(|hit| &hit.mark.key[..]))?;
         for hit in &page.hits {
             if is_stopped() {
                 return Err(RowsError::Cancelled);
             }
             json.clear();
-            if self.write_hit(engine, table, (hit, groups), encoder, &mut json)? {
+            let mut write =
+                |columns: &Mutation<'_>| self.write_hit(table, (hit, columns), encoder, &mut json);
+            if self.with_match(engine, table, (&hit.mark.key, groups), None, &mut write)? {
                 take(&json)?;
             }
         }
@@ -172,39 +180,177 @@ impl Search {
             return Err(RowsError::Cancelled);
         }
         let last = page.hits.last().filter(|_| page.has_more);
-        let mark = last.map(|last| serde_json::to_vec(&last.mark).unwrap_or_default());
+        Ok(self.end(engine, page.total, last.map(|last| &last.mark)))
+    }
+
+    /// Returns the columns of the condition and of the order of `request`, which the search was planned for.
+    pub fn columns<'r>(&'r self, request: &'r SearchRows) -> impl Iterator<Item = String> + 'r {
+        let tested = self.filter.matcher().map(|matcher| matcher.columns());
+        let sorted = request.sort.iter().map(|key| key.column.clone());
+        tested.into_iter().flatten().chain(sorted)
+    }
+
+    /// Does what [`page_as`](Self::page_as) does with the rows that a guard lets through. Returns also the number of these
+    /// rows on all pages; `None` if more than [`GUARDED_ROWS_MAX`] rows match. Hidden rows have no effect on the result: the
+    /// total does not count them, and the token of the next page is the position of a returned row.
+    ///
+    /// # Errors
+    ///
+    /// [`RowsError::OverLimit`] if a page needs more than [`GUARDED_ROWS_MAX`] rows, and the errors of
+    /// [`page_as`](Self::page_as) and of the guard.
+    pub fn guarded_page(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+        (selection, encoder): (&Selection, &dyn RowEncoder),
+        guard: RowGuard<'_>,
+        is_stopped: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<(SearchEnd, Option<u64>)> {
+        let _memory = self.filter.begin(engine, table)?;
+        let groups = self.groups(engine, table, selection);
+        let total = self.guarded_total(engine, table, (groups, guard), is_stopped)?;
+        let mut after = self.after.clone();
+        let (mut json, mut returned, mut read) = (Vec::new(), 0, 0);
+        let mut last = None;
+        let has_more = 'pages: loop {
+            let query = RowQuery {
+                root: self.filter.root(),
+                sort: &self.sort,
+                after: after.as_ref(),
+                limit: self.limit.max(GUARDED_STEP),
+                is_stopped,
+            };
+            let page = engine.search_rows(table, self.filter.index(), &query)?;
+            for hit in &page.hits {
+                if is_stopped() {
+                    return Err(RowsError::Cancelled);
+                }
+                if read == GUARDED_ROWS_MAX {
+                    let what = "number of rows that a page of a search reads";
+                    return Err(RowsError::over(what, GUARDED_ROWS_MAX, read + 1));
+                }
+                read += 1;
+                json.clear();
+                let mut write =
+                    |columns: &Mutation<'_>| self.write_hit(table, (hit, columns), encoder, &mut json);
+                if !self.with_match(engine, table, (&hit.mark.key, groups), Some(guard), &mut write)? {
+                    continue;
+                }
+                if returned == self.limit {
+                    break 'pages true;
+                }
+                take(&json)?;
+                returned += 1;
+                last = Some(hit.mark.clone());
+            }
+            if is_stopped() {
+                return Err(RowsError::Cancelled);
+            }
+            match page.hits.last().filter(|_| page.has_more) {
+                Some(hit) => after = Some(hit.mark.clone()),
+                None => break false,
+            }
+        };
+        let mark = last.as_ref().filter(|_| has_more);
+        Ok((self.end(engine, total.unwrap_or_default(), mark), total))
+    }
+
+    /// Counts the rows that match and that a guard lets through; `None` if more than [`GUARDED_ROWS_MAX`] rows match.
+    fn guarded_total(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+        (groups, guard): (GroupSet, RowGuard<'_>),
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<u64>> {
+        let (mut total, mut read) = (Ok(0), 0);
+        let mut count = |key: &[u8]| {
+            read += 1;
+            if read > GUARDED_ROWS_MAX {
+                return false;
+            }
+            let seen = self.with_match(engine, table, (key, groups), Some(guard), &mut |_| Ok(()));
+            total = match (&total, seen) {
+                (Ok(total), Ok(is_seen)) => Ok(total + u64::from(is_seen)),
+                (_, Err(error)) => Err(error),
+                (Err(_), Ok(_)) => return false,
+            };
+            total.is_ok()
+        };
+        engine.search_keys(
+            table,
+            self.filter.index(),
+            self.filter.root(),
+            is_stopped,
+            &mut count,
+        )?;
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        let total = total?;
+        Ok((read <= GUARDED_ROWS_MAX).then_some(total))
+    }
+
+    /// Returns the column groups that the search reads, and notes its use of columns.
+    fn groups(&self, engine: &Engine, table: &WideTable, selection: &Selection) -> GroupSet {
+        selection.note(engine, table, self.filter.matcher());
+        let groups = selection.groups(table);
+        groups.union(tested_groups(table, self.filter.matcher(), None))
+    }
+
+    /// Returns the summary of a page. `mark` is the position of its last row if more rows follow.
+    fn end(&self, engine: &Engine, total: u64, mark: Option<&RowMark>) -> SearchEnd {
+        let mark = mark.map(|mark| serde_json::to_vec(mark).unwrap_or_default());
         let (waiting, lag_ms) = self.filter.backlog(engine);
-        Ok(SearchEnd {
-            total: page.total,
+        SearchEnd {
+            total,
             waiting,
             lag_ms,
             tier: self.filter.seen_tier(),
             next: mark.map(|mark| token::encode(&self.terms, &mark)),
-        })
+        }
     }
 
-    /// Appends a row as JSON. The row is read with these column groups. Returns false and appends nothing if the row
-    /// does not match any more.
-    fn write_hit(
+    /// Reads a row with these column groups, and passes its columns to `take`. Returns false without a call if the row does not
+    /// match any more, or the guard does not let it through.
+    fn with_match(
         &self,
         engine: &Engine,
         table: &WideTable,
-        (hit, groups): (&RowHit, GroupSet),
-        encoder: &dyn RowEncoder,
-        out: &mut Vec<u8>,
+        (key, groups): (&[u8], GroupSet),
+        guard: Option<RowGuard<'_>>,
+        take: &mut dyn FnMut(&Mutation<'_>) -> Result<()>,
     ) -> Result<bool> {
-        let key = &hit.mark.key;
-        let matcher = self.filter.matcher();
         let Some(row) = engine.row_of_groups(table, key, groups)? else {
             return Ok(false);
         };
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+        let matcher = self.filter.matcher();
         if !matcher.is_none_or(|matcher| matcher.matches(table.layout(), key, Some(&columns))) {
             return Ok(false);
         }
-        encoder.write_row(table, key, &columns, None, out)?;
-        let highlights = match (self.has_highlights, matcher) {
-            (true, Some(matcher)) => matcher.highlights(table.layout(), key, &columns),
+        if let Some(guard) = guard
+            && !guard(key, &columns)?
+        {
+            return Ok(false);
+        }
+        take(&columns)?;
+        Ok(true)
+    }
+
+    /// Appends a row as JSON.
+    fn write_hit(
+        &self,
+        table: &WideTable,
+        (hit, columns): (&RowHit, &Mutation<'_>),
+        encoder: &dyn RowEncoder,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let key = &hit.mark.key;
+        encoder.write_row(table, key, columns, None, out)?;
+        let highlights = match (self.has_highlights, self.filter.matcher()) {
+            (true, Some(matcher)) => matcher.highlights(table.layout(), key, columns),
             _ => Vec::new(),
         };
         if !hit.distances.is_empty() {
@@ -214,7 +360,7 @@ impl Search {
             let highlights: Vec<RowHighlight> = highlights.into_iter().map(shown).collect();
             add_member(out, "highlights", &highlights);
         }
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -25,6 +25,7 @@ use tideline_message_feed::read::{
     self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
 };
 use tideline_message_feed::search::search as search_messages;
+use tideline_message_feed::viewer::readable_feed;
 use tideline_openapi::feed::{
     FeedDetail, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
     SearchMessages, Sequence,
@@ -206,7 +207,12 @@ async fn read(
         let mut room = Room::default();
         let seen = ReadTerms::default().seen_by(engine, table, request.principal.as_deref())?;
         let pages = request.feeds.iter().map(|cursor| {
-            let feed = engine.feed(table, &FeedName::parse(&cursor.feed))?;
+            let feed = readable_feed(
+                engine,
+                table,
+                &FeedName::parse(&cursor.feed),
+                request.principal.as_deref(),
+            )?;
             let terms = ReadTerms {
                 viewer: seen.viewer.clone(),
                 ..terms_of(&request, cursor)
@@ -272,14 +278,15 @@ async fn merge(
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
     let merged = answer(&app, description, tier, move |engine, table, is_stopped| {
         let feeds = request.feeds.iter();
-        let feeds = feeds.map(|name| Ok(engine.feed(table, &FeedName::parse(name))?));
+        let user = request.principal.as_deref();
+        let feeds = feeds.map(|name| Ok(readable_feed(engine, table, &FeedName::parse(name), user)?));
         let feeds = feeds.collect::<Result<Vec<TimelineId>>>()?;
         let encoder = MessageEncoder {
             columns: request.columns.clone(),
             has_feed: true,
             ..MessageEncoder::default()
         };
-        let terms = terms.seen_by(engine, table, request.principal.as_deref())?;
+        let terms = terms.seen_by(engine, table, user)?;
         let page = (limit, request.page.as_deref());
         Ok(reading::merge(
             engine, table, &feeds, &terms, &encoder, page, is_stopped,
@@ -325,10 +332,10 @@ async fn find_messages(
             Ok((messages, end))
         },
     );
-    let (messages, end) = found.await?;
+    let (messages, (end, total)) = found.await?;
     Ok(JsonResponse(MessagesFound {
         messages: raw(messages)?,
-        total: end.total,
+        total,
         waiting: end.waiting,
         next: end.next,
         request_id: id.into(),

@@ -148,3 +148,128 @@ fn what_belongs_to_a_user_is_only_read_by_the_user() {
     let empty = server.get(&format!("{ROOM}/messages?as="));
     refused(&empty, 400, "invalid");
 }
+
+/// Creates a search index over the messages, also over the lists of their readers.
+fn create_index(server: &Server) {
+    let columns = json!([
+        {"column": "feed", "as": "keyword"}, {"column": "sender", "as": "keyword"}, {"column": "text", "as": "text"},
+        {"column": "sequence", "as": "number"}, {"column": "except", "as": "keyword"}]);
+    let index = json!({"name": "messages", "columns": columns});
+    let path = format!("{TABLE}/search-indexes?refresh=wait");
+    let created = request(server, "POST", &path, &index);
+    assert!([200, 201].contains(&created.status), "{}", created.text());
+}
+
+fn search(server: &Server, body: &Value) -> Response {
+    request(server, "POST", &format!("{TABLE}/feeds/messages/search"), body)
+}
+
+#[test]
+fn a_search_finds_and_counts_only_what_the_principal_sees() {
+    let (server, _) = start();
+    // A message in the inbox itself, which only its user reads.
+    let own = json!({"messages": [{"sender": "ann", "columns": {"text": "own"}}]});
+    let path = format!("{TABLE}/feeds/inbox,user=bea/messages");
+    request(&server, "POST", &path, &own).expect(200);
+    create_index(&server);
+    let by_number = json!([{"column": "sequence"}]);
+    for (principal, expected) in [
+        ("bea", vec!["all", "bea", "own"]),
+        ("ann", vec!["all", "cem", "others"]),
+        ("eva", vec!["all", "cem", "others"]),
+    ] {
+        let all = json!({"as": principal, "where": {"column": "text", "exists": true}, "sort": by_number});
+        let found = search(&server, &all).expect(200);
+        assert_eq!(texts(&found["messages"]), expected, "{principal}");
+        assert_eq!(found["total"], expected.len(), "{principal}");
+        assert!(found["next"].is_null(), "{found}");
+        // The entries of inboxes have no text; a search without a condition leaves them out too.
+        let found = search(&server, &json!({"as": principal})).expect(200);
+        assert_eq!(found["total"], expected.len(), "{principal}: {found}");
+        // Each page has the total of all pages, and the last one has no token, although hidden messages follow.
+        let mut page = all.clone();
+        page["limit"] = json!(1);
+        let mut paged = Vec::new();
+        loop {
+            let found = search(&server, &page).expect(200);
+            assert_eq!(found["total"], expected.len(), "{principal}");
+            paged.extend(texts(&found["messages"]).into_iter().map(str::to_owned));
+            match found["next"].as_str() {
+                Some(next) => page["page_token"] = json!(next),
+                None => break,
+            }
+        }
+        assert_eq!(paged, expected, "{principal}");
+        // Words of hidden messages are not found, so neither the total nor highlights reveal them.
+        for text in ["all", "cem", "bea", "others", "own"] {
+            let words =
+                json!({"as": principal, "where": {"column": "text", "text": text}, "highlight": true});
+            let found = search(&server, &words).expect(200);
+            let is_seen = expected.contains(&text);
+            assert_eq!(found["total"], u64::from(is_seen), "{principal}: {text}");
+            let highlights = found["messages"][0].get("highlights");
+            assert_eq!(highlights.is_some(), is_seen, "{principal}: {found}");
+        }
+        let one = json!({"as": principal, "feeds": ["room,name=ops"], "sort": by_number});
+        let found = search(&server, &one).expect(200);
+        let in_room: Vec<&str> = expected.iter().copied().filter(|text| *text != "own").collect();
+        assert_eq!(texts(&found["messages"]), in_room, "{principal}");
+    }
+    // Without a principal, a search has everything.
+    let all = json!({"where": {"column": "text", "exists": true}});
+    assert_eq!(search(&server, &all).expect(200)["total"], 5);
+    // Neither a condition nor the order reveals who else gets a message.
+    let who = json!({"column": "except", "exists": true});
+    search(&server, &json!({"where": who})).expect(200);
+    refused(
+        &search(&server, &json!({"as": "ann", "where": who})),
+        400,
+        "invalid",
+    );
+    let sort = json!([{"column": "except"}]);
+    refused(
+        &search(&server, &json!({"as": "ann", "sort": sort})),
+        400,
+        "invalid",
+    );
+    refused(&search(&server, &json!({"as": ""})), 400, "invalid");
+    let inbox = json!({"feeds": ["inbox,user=bea"], "as": "ann"});
+    refused(&search(&server, &inbox), 403, "forbidden");
+    let inbox = json!({"feeds": ["inbox,user=bea"], "as": "bea"});
+    assert_eq!(texts(&search(&server, &inbox).expect(200)["messages"]), ["own"]);
+}
+
+#[test]
+fn the_feed_of_an_inbox_is_only_read_by_its_user() {
+    let (server, _) = start();
+    let feed = format!("{TABLE}/feeds/inbox,user=bea");
+    let own = json!({"messages": [{"sender": "ann", "columns": {"text": "own"}}]});
+    let sent = request(&server, "POST", &format!("{feed}/messages"), &own).expect(200);
+    let sequence = sent["messages"][0]["sequence"]
+        .as_str()
+        .expect("a number")
+        .to_owned();
+    for path in [
+        "messages?".to_owned(),
+        "messages?after=0&wait=1s&".to_owned(),
+        "messages/count?".to_owned(),
+        format!("messages/{sequence}?"),
+        "watch?after=0&for=0s&".to_owned(),
+    ] {
+        let path = format!("{feed}/{path}as=");
+        assert_eq!(server.get(&format!("{path}bea")).status, 200, "{path}");
+        refused(&server.get(&format!("{path}ann")), 403, "forbidden");
+    }
+    for (route, body) in [
+        ("read", json!({"feeds": [{"feed": "inbox,user=bea"}]})),
+        ("merge", json!({"feeds": ["inbox,user=bea"]})),
+    ] {
+        let path = format!("{TABLE}/feeds/{route}");
+        for (principal, status) in [("bea", 200), ("ann", 403)] {
+            let mut body = body.clone();
+            body["as"] = json!(principal);
+            let read = request(&server, "POST", &path, &body);
+            assert_eq!(read.status, status, "{route}: {}", read.text());
+        }
+    }
+}

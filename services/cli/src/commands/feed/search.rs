@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::FeedTable;
 use super::shown::{MessagePage, OutputArguments, PagedRequest};
+use super::{FeedTable, ViewerArgument};
 use crate::client::Client;
 use crate::commands::rows::index::ordered;
 use crate::commands::rows::tree;
@@ -58,6 +58,8 @@ pub(crate) struct SearchArguments {
     #[arg(long, value_name = "TOKEN")]
     page_token: Option<String>,
     #[command(flatten)]
+    viewer: ViewerArgument,
+    #[command(flatten)]
     output: OutputArguments,
 }
 
@@ -101,6 +103,7 @@ impl SearchArguments {
             ("index", &self.index),
             ("at_least", &self.at_least),
             ("page_token", &self.page_token),
+            ("as", &self.viewer.principal),
         ] {
             if let Some(text) = text {
                 body.insert(name.into(), text.as_str().into());
@@ -183,7 +186,7 @@ impl PagedRequest for MessageSearch<'_> {
         #[derive(Deserialize)]
         struct Response {
             messages: Vec<Box<RawValue>>,
-            total: u64,
+            total: Option<u64>,
             waiting: u64,
             next: Option<String>,
         }
@@ -194,7 +197,11 @@ impl PagedRequest for MessageSearch<'_> {
             self.body.remove("at_least");
         }
         self.found += page.messages.len() as u64;
-        let mut note = format!("{} of {}", output::count(self.found), output::count(page.total));
+        let found = output::count(self.found);
+        let mut note = match page.total {
+            Some(total) => format!("{found} of {}", output::count(total)),
+            None => format!("{found}; more than 100,000 messages match"),
+        };
         if page.waiting > 0 {
             note.push_str(&format!(
                 "; {} changes are not included yet",

@@ -19,6 +19,7 @@ use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::read::{self as reading, ReadTerms};
 use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
+use tideline_message_feed::viewer::readable_feed;
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
     MessagePage, MessageQuery, MessageReadQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage,
@@ -306,8 +307,9 @@ async fn count(
     let description = describe(id.clone(), &table, "messages", &query);
     let (tier, feed) = tier_of(&app, &table, feed, is_cold(terms.clone())).await?;
     let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
-        let feed = engine.feed(table, &FeedName::parse(&feed))?;
-        let terms = terms.seen_by(engine, table, query.principal.as_deref())?;
+        let user = query.principal.as_deref();
+        let feed = readable_feed(engine, table, &FeedName::parse(&feed), user)?;
+        let terms = terms.seen_by(engine, table, user)?;
         Ok(reading::count(engine, table, feed, &terms, is_stopped)?)
     });
     let counted = counted.await?;
@@ -337,12 +339,13 @@ async fn read(
     let sequence = parse_sequence(&sequence, "sequence")?;
     let message = app.read(move |engine| {
         let table = engine.feed_table(&table)?;
-        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let user = query.principal.as_deref();
+        let feed = readable_feed(engine, &table, &FeedName::parse(&feed), user)?;
         Ok(reading::message(
             engine,
             &table,
             (feed, sequence),
-            query.principal.as_deref(),
+            user,
             &MessageEncoder::default(),
         )?)
     });

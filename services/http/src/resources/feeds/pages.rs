@@ -13,6 +13,7 @@ use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::inbox;
 use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, Page, ReadTerms, Room};
+use tideline_message_feed::viewer::{not_readable, readable_feed};
 use tideline_openapi::feed::{MessageOrder, MessagePage, MessageQuery, Sequence};
 use tideline_openapi::time::TimeInput;
 use tideline_openapi::{DurationText, ErrorCode};
@@ -41,7 +42,7 @@ pub(super) enum Messages {
 }
 
 impl Messages {
-    /// Checks the principal of a read. Everyone can read a feed, and sees a part of it.
+    /// Checks the principal of a read of an inbox. The read of a feed checks whether it is an inbox.
     pub(super) fn check_principal(&self, principal: Option<&str>) -> Result<()> {
         match self {
             Self::Feed(_) => Ok(()),
@@ -54,13 +55,7 @@ impl Messages {
 pub(super) fn check_user(user: &str, principal: Option<&str>) -> Result<()> {
     match principal.filter(|principal| *principal != user) {
         None => Ok(()),
-        Some(principal) => Err(Failure::new(
-            ErrorCode::Forbidden,
-            format!(
-                "parameter as: {principal:?} cannot read what belongs to user {user:?}; name the principal in the path, or omit \
-                 `as`"
-            ),
-        )),
+        Some(principal) => Err(Failure::new(ErrorCode::Forbidden, not_readable(principal, user))),
     }
 }
 
@@ -92,7 +87,7 @@ impl PageRequest {
         } = self;
         match messages {
             Messages::Feed(feed) => {
-                let feed = engine.feed(table, feed)?;
+                let feed = readable_feed(engine, table, feed, principal.as_deref())?;
                 let terms = terms.seen_by(engine, table, principal.as_deref())?;
                 let mut room = Room::default();
                 reading::page(
