@@ -11,6 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
+use tideline_change_stream::delivery::GATHER;
 use tideline_change_stream::read::RECORDS_MAX;
 use tideline_change_stream::{ChangeStreams, ChangesError, Partition, Position, ReadLimits};
 
@@ -33,8 +34,6 @@ use crate::resources::{Failures, page_limit};
 
 /// Records of a page without a limit.
 const PAGE_RECORDS: usize = 1_000;
-/// Time in which changes are collected before a waiting request reads again.
-const GATHER: Duration = Duration::from_millis(10);
 /// Longest time that a request waits for a first record.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
