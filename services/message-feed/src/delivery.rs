@@ -63,7 +63,7 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
     }
     engine.audience(table, feed, || {
         let users = engine.users_table(table)?;
-        let state = State::read(engine, &users, feed)?;
+        let state = State::read(engine, (table, &users), feed)?;
         let open = state.open();
         let mut audience = Audience {
             members: Vec::new(),
@@ -106,7 +106,7 @@ pub(crate) fn cached_members(engine: &Engine, table: &WideTable, feed: TimelineI
 pub(crate) fn pull(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
     let from = engine.next_version();
     let is_fanned_out = fan_out_max(table) > 0;
-    let is_begun = State::change(engine, users, feed, |state| {
+    let is_begun = State::change(engine, (table, users), feed, |state| {
         if state.open().is_some() {
             return false;
         }
@@ -123,9 +123,11 @@ pub(crate) fn pull(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
     if is_begun {
         engine.audience_changed(table, feed);
     }
-    let is_ended = State::change(engine, users, feed, |state| match state.pulled.last_mut() {
-        Some(last) if last.to.is_none() => std::mem::take(&mut last.is_pushed_too),
-        _ => false,
+    let is_ended = State::change(engine, (table, users), feed, |state| {
+        match state.pulled.last_mut() {
+            Some(last) if last.to.is_none() => std::mem::take(&mut last.is_pushed_too),
+            _ => false,
+        }
     })?;
     if is_ended {
         engine.audience_changed(table, feed);
@@ -142,22 +144,24 @@ pub(crate) fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
         }
         _ => false,
     };
-    if !State::change(engine, users, feed, begins)? {
+    if !State::change(engine, (table, users), feed, begins)? {
         return Ok(());
     }
     engine.audience_changed(table, feed);
     let to = engine.next_version();
-    State::change(engine, users, feed, |state| match state.pulled.last_mut() {
-        // A request that has begun to pull again meanwhile has removed the mark.
-        Some(last) if last.to.is_none() && last.is_pushed_too => {
-            *last = Pulled {
-                to: Some(to),
-                is_pushed_too: false,
-                ..*last
-            };
-            true
+    State::change(engine, (table, users), feed, |state| {
+        match state.pulled.last_mut() {
+            // A request that has begun to pull again meanwhile has removed the mark.
+            Some(last) if last.to.is_none() && last.is_pushed_too => {
+                *last = Pulled {
+                    to: Some(to),
+                    is_pushed_too: false,
+                    ..*last
+                };
+                true
+            }
+            _ => false,
         }
-        _ => false,
     })?;
     engine.audience_changed(table, feed);
     Ok(())
@@ -166,19 +170,21 @@ pub(crate) fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
 /// Lets the job write the new messages of a feed that has shrunk. Earlier messages stay pulled.
 fn begin_fan_out(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
     let from = engine.next_version();
-    let is_begun = State::change(engine, users, feed, |state| match state.pulled.last_mut() {
-        Some(last) if last.to.is_none() && !last.is_fanned_out => {
-            let begun = Pulled {
-                from,
-                is_fanned_out: true,
-                ..*last
-            };
-            last.to = Some(from);
-            last.is_pushed_too = false;
-            state.pulled.push(begun);
-            true
+    let is_begun = State::change(engine, (table, users), feed, |state| {
+        match state.pulled.last_mut() {
+            Some(last) if last.to.is_none() && !last.is_fanned_out => {
+                let begun = Pulled {
+                    from,
+                    is_fanned_out: true,
+                    ..*last
+                };
+                last.to = Some(from);
+                last.is_pushed_too = false;
+                state.pulled.push(begun);
+                true
+            }
+            _ => false,
         }
-        _ => false,
     })?;
     if is_begun {
         engine.audience_changed(table, feed);
@@ -222,7 +228,7 @@ pub(crate) fn back_fill(
         return Ok(());
     }
     let users = engine.users_table(table)?;
-    let state = State::read(engine, &users, joined.feed)?;
+    let state = State::read(engine, (table, &users), joined.feed)?;
     let bounds = (
         Bound::Included(joined.visible_from),
         Bound::Included(joined.joined),

@@ -143,7 +143,7 @@ impl<'r> Run<'r, '_> {
                 _ => continue,
             };
             let feed: TimelineId = feed.map_err(|_| damaged(&users, "the state of a feed has no feed id"))?;
-            for part in State::read(engine, &users, feed)?.waiting(i64::MAX) {
+            for part in State::read(engine, (table, &users), feed)?.waiting(i64::MAX) {
                 if let Some(first) = self.messages(feed, part)?.next_row()? {
                     let sequence = sequence_of(table, &first.row.key)?;
                     engine.add_fan_out(table, feed, (sequence, sequence));
@@ -174,7 +174,7 @@ impl<'r> Run<'r, '_> {
         self.step()?;
         let until = engine.next_version();
         engine.wait_for_messages(until, &|| false);
-        let state = State::read(engine, &users, feed)?;
+        let state = State::read(engine, (table, &users), feed)?;
         let parts = state.waiting(until);
         let before = self.progress.entries;
         let fan_out_max = fan_out_max(table);
@@ -234,7 +234,9 @@ impl<'r> Run<'r, '_> {
     /// read these messages from the feed.
     fn leave_to_readers(&self, feed: TimelineId, end: Option<i64>) -> Result<()> {
         let leave = |state: &mut State| state.leave_to_readers(end);
-        at("leave", || State::change(self.engine, &self.users, feed, leave))?;
+        at("leave", || {
+            State::change(self.engine, (self.table, &self.users), feed, leave)
+        })?;
         self.engine.audience_changed(self.table, feed);
         Ok(())
     }

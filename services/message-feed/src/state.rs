@@ -15,6 +15,7 @@ use tideline_engine::rows::{
 use tideline_engine::{Engine, WideTable};
 use tideline_rows::{Result, RowsError};
 
+use crate::delivery::fan_out_max;
 use crate::members::user_key;
 use crate::message::{damaged, newest};
 
@@ -63,20 +64,27 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Reads the state of a feed.
-    pub(crate) fn read(engine: &Engine, users: &WideTable, feed: TimelineId) -> Result<Self> {
-        Ok(Self::with_digest(engine, users, feed)?.0)
+    /// Reads the state of a feed of a table with this table of users.
+    pub(crate) fn read(
+        engine: &Engine,
+        (table, users): (&WideTable, &WideTable),
+        feed: TimelineId,
+    ) -> Result<Self> {
+        Ok(Self::with_digest(engine, (table, users), feed)?.0)
     }
 
     /// Reads the state of a feed, with the digest of the row of its ranges; `None` if it was never written.
     fn with_digest(
         engine: &Engine,
-        users: &WideTable,
+        (table, users): (&WideTable, &WideTable),
         feed: TimelineId,
     ) -> Result<(Self, Option<RowDigest>)> {
         // Reads the progress before the ranges: a progress that is newer than the ranges could belong to later ranges.
-        // An older progress only leaves more messages to the readers.
-        let progress = read_json(engine, users, feed, FAN_OUT)?.map(|(progress, _)| progress);
+        // An older progress only leaves more messages to the readers. Without a job there is no progress.
+        let progress = match fan_out_max(table) {
+            0 => None,
+            _ => read_json(engine, users, feed, FAN_OUT)?.map(|(progress, _)| progress),
+        };
         let read = read_json(engine, users, feed, "")?;
         let (pulled, digest) = read.map_or_else(Default::default, |(pulled, digest)| (pulled, Some(digest)));
         let progress = progress.unwrap_or_default();
@@ -86,12 +94,12 @@ impl State {
     /// Changes the ranges of a feed. `change` returns false if there is nothing to change.
     pub(crate) fn change(
         engine: &Engine,
-        users: &WideTable,
+        (table, users): (&WideTable, &WideTable),
         feed: TimelineId,
         change: impl Fn(&mut Self) -> bool,
     ) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
-            let (mut state, digest) = Self::with_digest(engine, users, feed)?;
+            let (mut state, digest) = Self::with_digest(engine, (table, users), feed)?;
             if !change(&mut state) {
                 return Ok(false);
             }
