@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tideline_engine::feeds::{Audience, FeedName, Recipient};
 use tideline_engine::model::feed::{
     CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME, TO,
@@ -25,8 +26,8 @@ use crate::message::{
     to_columns,
 };
 use crate::send::{
-    CopyRoom, ReaderLists, WriteTerms, check_sequence, check_written, copy_of, entry_columns, inbox_entry,
-    new_row, push_entries, stored_key,
+    CopyRoom, ReaderLists, WriteTerms, check_sequence, check_written, entry_columns, inbox_entry, new_row,
+    push_entries, stored_key,
 };
 
 /// Maximum number of attempts to change a message while other requests change it too.
@@ -98,12 +99,12 @@ impl RowChange {
 struct CopyChange<'a> {
     /// Members whose entries of the message change.
     recipients: Vec<&'a Recipient>,
-    /// Columns of the message after the change; `None` after a deletion.
-    changed: Option<Values>,
-    /// True if the changed message is copied; otherwise the entries refer to it.
-    has_message: bool,
-    /// True if the event is copied.
-    has_event: bool,
+    /// True if the message is deleted.
+    is_deletion: bool,
+    /// Copy of the changed message; `None` if the entries refer to it.
+    message: Option<Bytes>,
+    /// Copy of the event.
+    event: Option<Bytes>,
 }
 
 impl<'a> CopyChange<'a> {
@@ -125,12 +126,12 @@ impl<'a> CopyChange<'a> {
         let changed = change.row.result(table, row);
         let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());
         let message = changed.as_ref();
-        let has_message = message.is_some_and(|values| room.take(table, values, recipients.len()).is_some());
+        let message = message.and_then(|values| room.take(table, values, recipients.len()));
         Self {
-            has_event: room.take(table, &change.event, readers.len()).is_some(),
+            event: room.take(table, &change.event, readers.len()),
             recipients,
-            changed,
-            has_message,
+            is_deletion: changed.is_none(),
+            message,
         }
     }
 
@@ -142,17 +143,15 @@ impl<'a> CopyChange<'a> {
         (entry, time): (&'v Values, i64),
         rows: &mut Vec<RowWrite<'v>>,
     ) -> std::result::Result<(), EngineError> {
-        let copied = self.changed.as_ref().filter(|_| self.has_message);
-        let copy = copied.map(|values| copy_of(values, time));
         for recipient in &self.recipients {
             let (key, partition) = stored_key(table, recipient.inbox, sequence)?;
             rows.push(RowWrite {
                 key,
                 partition,
                 time,
-                action: match &self.changed {
-                    Some(_) => Action::Put(entry_columns(table, entry, copy.as_ref(), time)),
-                    None => Action::Delete,
+                action: match self.is_deletion {
+                    false => Action::Put(entry_columns(table, entry, self.message.as_ref(), time)),
+                    true => Action::Delete,
                 },
                 condition: None,
                 image: Image::None,
@@ -331,7 +330,7 @@ fn change(
         let readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
         let entry = inbox_entry(table, feed);
         let copies = CopyChange::new(table, (&audience, &readers), (target.sequence, &row), &change);
-        let event_copy = copies.has_event.then_some(&change.event);
+        let event_copy = copies.event.as_ref();
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let event = new_row(table, feed, target.event, &change.event, next_id)?;
             let message = RowWrite {

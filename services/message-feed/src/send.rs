@@ -418,7 +418,7 @@ fn begin_write(
         };
         let mut room = CopyRoom::beside(entries);
         let copied = new.iter().zip(&readers);
-        let copied: Vec<Option<&Values>> = copied
+        let copied: Vec<Option<Bytes>> = copied
             .map(|((_, draft), readers)| room.take(table, &draft.values, readers.len()))
             .collect();
         let make = |next_id: &mut dyn FnMut() -> i64| {
@@ -429,7 +429,8 @@ fn begin_write(
             }
             for (number, readers) in readers.iter().enumerate() {
                 let message = rows[number].time;
-                push_entries(table, readers, message, (&source, copied[number]), &mut rows)?;
+                let copy = copied[number].as_ref();
+                push_entries(table, readers, message, (&source, copy), &mut rows)?;
             }
             Ok(rows)
         };
@@ -502,22 +503,21 @@ pub(crate) fn inbox_entry(table: &WideTable, feed: TimelineId) -> Values {
     )]
 }
 
-/// Appends the writes of the inbox entries of a message. `copied` has the columns of the message if the entries have copies.
+/// Appends the writes of the inbox entries of a message, with a copy of the message or without one.
 pub(crate) fn push_entries<'v>(
     table: &WideTable,
     recipients: &[&Recipient],
     sequence: i64,
-    (entry, copied): (&'v Values, Option<&Values>),
+    (entry, copy): (&'v Values, Option<&Bytes>),
     rows: &mut Vec<RowWrite<'v>>,
 ) -> std::result::Result<(), EngineError> {
-    let copy = copied.map(|values| copy_of(values, sequence));
     for recipient in recipients {
         let (key, partition) = stored_key(table, recipient.inbox, sequence)?;
         rows.push(RowWrite {
             key,
             partition,
             time: sequence,
-            action: Action::Create(entry_columns(table, entry, copy.as_ref(), sequence)),
+            action: Action::Create(entry_columns(table, entry, copy, sequence)),
             condition: None,
             image: Image::None,
         });
@@ -541,12 +541,13 @@ pub(crate) fn entry_columns<'v>(
     columns
 }
 
-/// Returns the copy of a message with these columns, in the form of stored rows. The length does not depend on the time.
-pub(crate) fn copy_of(values: &Values, time: i64) -> Bytes {
+/// Returns the copy of a message with these columns, in the form of stored rows. Its time is 0: a reader of a copy uses only
+/// values, and so the copy can be encoded before the write has a time.
+fn copy_of(values: &Values) -> Bytes {
     let message = Mutation {
         effect: Effect::Replace,
-        time,
-        columns: to_columns(values.iter(), time),
+        time: 0,
+        columns: to_columns(values.iter(), 0),
     };
     message.encoded()
 }
@@ -560,23 +561,18 @@ impl CopyRoom {
         Self(COPIED_WRITE_BYTES.saturating_sub(rows * ROW_BYTES))
     }
 
-    /// Takes the bytes of a message, and those of its copies if they fit. Returns the columns to copy; `None` if the entries
-    /// of the message must refer to it.
-    pub(crate) fn take<'v>(
-        &mut self,
-        table: &WideTable,
-        values: &'v Values,
-        copies: usize,
-    ) -> Option<&'v Values> {
+    /// Takes the bytes of a message, and those of its copies if they fit. Returns the copy; `None` if the entries of the
+    /// message must refer to it.
+    pub(crate) fn take(&mut self, table: &WideTable, values: &Values, copies: usize) -> Option<Bytes> {
         if !has_copies(table) {
             return None;
         }
-        let bytes = copy_of(values, 0).len();
-        self.0 = self.0.saturating_sub(bytes);
-        let rest = self.0.checked_sub(bytes.saturating_mul(copies))?;
-        (copies > 0 && bytes <= COPY_BYTES_MAX).then(|| {
+        let copy = copy_of(values);
+        self.0 = self.0.saturating_sub(copy.len());
+        let rest = self.0.checked_sub(copy.len().saturating_mul(copies))?;
+        (copies > 0 && copy.len() <= COPY_BYTES_MAX).then(|| {
             self.0 = rest;
-            values
+            copy
         })
     }
 }
