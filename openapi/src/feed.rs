@@ -808,6 +808,11 @@ pub struct Member {
     pub muted: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+const fn is_zero_count(count: &u64) -> bool {
+    *count == 0
+}
+
 /// New or known member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberDetail {
@@ -816,6 +821,10 @@ pub struct MemberDetail {
     /// The member.
     #[serde(flatten)]
     pub member: Member,
+    /// Number of earlier messages and events of `history` for which the inbox got no entry, because their parts are closed for
+    /// writes. A read of the feed has them. Omitted if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
+    pub skipped: u64,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }

@@ -16,6 +16,7 @@
 //! all copies by the same journal entry. The copies of a pulled feed are not changed. A reader therefore ignores
 //! copies from before the end of the last pulled range, and reads the message.
 
+use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -25,15 +26,18 @@ use tideline_engine::feeds::{Audience, Recipient};
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::SOURCE;
-use tideline_engine::rows::{Action, CellValue, Image, RowWrite, RowWriteOptions, StoredRow};
+use tideline_engine::rows::{
+    Action, CellValue, Image, Refused, RowOutcome, RowWrite, RowWriteOptions, StoredRow,
+};
 use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
 use crate::inbox::is_for;
 use crate::members::{ENTRIES_PER_WRITE, Membership, count_members, inbox_of, member, members};
 use crate::message::{Values, damaged, newest, sequence_of, to_columns};
 use crate::read::begin_scan;
-use crate::send::{delete_rows, inbox_entry, stored_key};
+use crate::send::{deletion, inbox_entry, stored_key};
 use crate::state::{Pulled, State};
 
 /// Returns true if entries of inboxes have copies of their messages.
@@ -216,16 +220,16 @@ fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) 
 }
 
 /// Adds inbox entries for the messages that were sent before the user joined and that the inbox shows. Pulled messages
-/// get none.
+/// get none. Returns the number of messages and events that get no entry because their part is closed for writes.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
     joined: &Membership,
     inbox: TimelineId,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<()> {
+) -> Result<u64> {
     if joined.visible_from >= joined.joined {
-        return Ok(());
+        return Ok(0);
     }
     let users = engine.users_table(table)?;
     let state = State::read(engine, (table, &users), joined.feed)?;
@@ -241,6 +245,7 @@ pub(crate) fn back_fill(
         Ok(is_missing.then_some((sequence, columns.time)))
     };
     let values = inbox_entry(table, joined.feed);
+    let closed = Cell::new(0);
     let write = |entries: &[(i64, i64)]| {
         // A request that removes the member waits for this claim, and then removes the entries.
         let _claim = engine.claim_feed(table, joined.feed, std::iter::empty())?;
@@ -248,16 +253,59 @@ pub(crate) fn back_fill(
         if found.is_none_or(|found| found.joined != joined.joined) {
             return Ok(ControlFlow::Break(()));
         }
-        let make = |_: &mut dyn FnMut() -> i64| {
-            let entries = entries.iter();
-            entries
-                .map(|(sequence, time)| reference(table, inbox, (*sequence, *time), &values))
-                .collect()
-        };
-        engine.write_rows(table, &make, &RowWriteOptions::default())?;
+        let entry = |entry: &(i64, i64), _: &mut dyn FnMut() -> i64| reference(table, inbox, *entry, &values);
+        closed.set(closed.get() + write_open(engine, table, entries, &entry)?);
         Ok(ControlFlow::Continue(()))
     };
-    in_batches(engine, table, ranges, missing, write, is_stopped)
+    in_batches(engine, table, ranges, missing, write, is_stopped)?;
+    Ok(closed.get())
+}
+
+/// Function that returns the write of one row. Its second argument returns version numbers.
+type MakeRow<'m, 'v, T> =
+    &'m dyn Fn(&T, &mut dyn FnMut() -> i64) -> std::result::Result<RowWrite<'v>, EngineError>;
+
+/// Writes rows of one inbox, without those whose parts are closed for writes. Returns the number of the latter. The rows of
+/// an inbox are written together, so one refused row prevents the others: the write is then repeated without it.
+fn write_open<'v, T>(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    rows: &[T],
+    make: MakeRow<'_, 'v, T>,
+) -> Result<u64> {
+    let mut left: Vec<&T> = rows.iter().collect();
+    while !left.is_empty() {
+        let make_left =
+            |next_id: &mut dyn FnMut() -> i64| left.iter().map(|row| make(row, next_id)).collect();
+        let (_, written) = engine.write_rows(table, &make_left, &RowWriteOptions::default())?;
+        let closed = written.rows.iter().map(|outcome| is_closed(table, outcome));
+        let closed = closed.collect::<Result<Vec<bool>>>()?;
+        if !closed.contains(&true) {
+            break;
+        }
+        let open = left.iter().zip(&closed).filter(|(_, is_closed)| !**is_closed);
+        left = open.map(|(row, _)| *row).collect();
+    }
+    Ok((rows.len() - left.len()) as u64)
+}
+
+/// Returns true if a row of an inbox was refused because its part is closed for writes or dropped.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if it was refused for another reason.
+pub(crate) fn is_closed(table: &WideTable, outcome: &RowOutcome) -> Result<bool> {
+    match outcome {
+        RowOutcome::Refused(Refused::PartClosed(_) | Refused::PartArchived | Refused::PartDropped(_)) => {
+            Ok(true)
+        }
+        RowOutcome::Refused(refused) => {
+            let reason = refused_text(table, refused);
+            Err(RowsError::Invalid(format!("an inbox entry: {reason}")))
+        }
+        // `NotApplied`: another entry of the inbox was refused, and the entries of an inbox are written together.
+        RowOutcome::Written(_) | RowOutcome::NotApplied | RowOutcome::ConditionFailed(_) => Ok(false),
+    }
 }
 
 /// Returns a write of an inbox entry that refers to a message: its sequence number, and the time of its last change.
@@ -284,7 +332,8 @@ pub(crate) fn reference<'v>(
     })
 }
 
-/// Removes the entries of a feed below the sequence number `end` from an inbox.
+/// Removes the entries of a feed below the sequence number `end` from an inbox. Entries in parts that are closed for writes
+/// stay, and a reader of the inbox leaves them out.
 pub(crate) fn purge(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -301,7 +350,8 @@ pub(crate) fn purge(
         Ok(is_of_feed.then(|| found.key.clone()))
     };
     let remove = |keys: &[Bytes]| {
-        delete_rows(engine, table, keys)?;
+        let delete = |key: &Bytes, next_id: &mut dyn FnMut() -> i64| deletion(table, key, next_id());
+        write_open(engine, table, keys, &delete)?;
         Ok(ControlFlow::Continue(()))
     };
     in_batches(engine, table, ranges, of_feed, remove, is_stopped)

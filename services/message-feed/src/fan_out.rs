@@ -29,12 +29,11 @@ use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{EXCEPT, TO};
-use tideline_engine::rows::{Refused, RowOutcome, RowScan, RowWrite, RowWriteOptions, StoredRow};
+use tideline_engine::rows::{RowOutcome, RowScan, RowWrite, RowWriteOptions, StoredRow};
 use tideline_engine::{Engine, EngineError, WideTable};
-use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::{fan_out_max, reference};
+use crate::delivery::{fan_out_max, is_closed, reference};
 use crate::members::{ENTRIES_PER_WRITE, count_members, inbox_of, members, range_of};
 use crate::message::{damaged, names_in, sequence_of};
 use crate::read::begin_scan;
@@ -332,16 +331,8 @@ fn closed(
 ) -> Result<Option<i64>> {
     let mut closed = None;
     for (sequence, outcome) in sequences.zip(outcomes) {
-        match outcome {
-            RowOutcome::Refused(Refused::PartClosed(_) | Refused::PartArchived | Refused::PartDropped(_)) => {
-                closed = closed.max(Some(sequence));
-            }
-            RowOutcome::Refused(refused) => {
-                let reason = refused_text(table, refused);
-                return Err(RowsError::Invalid(format!("an inbox entry: {reason}")));
-            }
-            // `NotApplied`: another entry of the inbox was refused, and the entries of an inbox are written together.
-            RowOutcome::Written(_) | RowOutcome::NotApplied | RowOutcome::ConditionFailed(_) => {}
+        if is_closed(table, outcome)? {
+            closed = closed.max(Some(sequence));
         }
     }
     Ok(closed)

@@ -32,6 +32,9 @@ pub const CONVERSATIONS_MAX: usize = 1_000;
 /// User whose inbox is read.
 struct Reader {
     viewer: Viewer,
+    /// Lowest visible sequence number of the feeds of which the user is a member. Other entries are left over in parts that
+    /// were closed for writes when the user left.
+    visible_from: HashMap<TimelineId, i64>,
     /// Lowest sequence number of the current copies in entries, by feed.
     copied_from: HashMap<TimelineId, i64>,
 }
@@ -151,6 +154,10 @@ fn sources<'e>(
     let terms = &terms.until(version);
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
     let (mut pulled, mut copied_from) = (Vec::new(), HashMap::new());
+    let visible = memberships
+        .iter()
+        .map(|member| (member.feed, member.visible_from));
+    let visible_from = visible.collect();
     for member in memberships {
         let audience = audience(engine, table, member.feed)?;
         copied_from.extend(audience.copied_from.map(|from| (member.feed, from)));
@@ -176,6 +183,7 @@ fn sources<'e>(
     }
     let reader = Reader {
         viewer: Viewer::with_blocked(user, blocked),
+        visible_from,
         copied_from,
     };
     Ok((reader, sources))
@@ -211,6 +219,10 @@ fn shown(
                 let source = source.parse();
                 let source = source.map_err(|_| damaged(table, "an inbox entry holds no feed id"))?;
                 let sequence = sequence_of(table, &row.key)?;
+                let visible_from = reader.visible_from.get(&source);
+                if visible_from.is_none_or(|from| sequence < *from) {
+                    return Ok(None);
+                }
                 let (key, _) = stored_key(table, source, sequence)?;
                 let is_current = reader
                     .copied_from

@@ -235,6 +235,15 @@ pub(crate) fn range_of(users: &WideTable, prefix: &[&str]) -> Result<Ranges> {
         .ranges(&prefix, (Bound::Unbounded, Bound::Unbounded))?)
 }
 
+/// Result of a request to join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    /// The membership.
+    pub member: Membership,
+    /// Number of earlier messages and events for which the inbox got no entry, because their parts are closed for writes.
+    pub skipped: u64,
+}
+
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
 /// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request is
 /// safe: it completes an interrupted one, and does not change a membership.
@@ -250,7 +259,7 @@ pub fn join(
     user: &str,
     visible_from: Option<i64>,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<Membership> {
+) -> Result<Joined> {
     check_length("the user", user, "the request")?;
     let users = engine.users_table(table)?;
     let feed = engine.feed_or_new(table, feed)?;
@@ -293,8 +302,11 @@ pub fn join(
     if audience(engine, table, feed)?.members.len() > push_max(table) {
         pull(engine, table, &users, feed)?;
     }
-    back_fill(engine, table, &joined, inbox, is_stopped)?;
-    Ok(joined)
+    let skipped = back_fill(engine, table, &joined, inbox, is_stopped)?;
+    Ok(Joined {
+        member: joined,
+        skipped,
+    })
 }
 
 /// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns false
@@ -311,6 +323,20 @@ pub fn leave(
     user: &str,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<bool> {
+    let was_member = remove(engine, table, feed, user, is_stopped)?;
+    let users = engine.users_table(table)?;
+    shrunk(engine, table, &users, feed)?;
+    Ok(was_member)
+}
+
+/// Does what [`leave`] does without a change of the delivery of the feed.
+fn remove(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    user: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<bool> {
     let users = engine.users_table(table)?;
     let was_member = member(engine, table, feed, user)?.is_some();
     delete_rows_of(engine, &users, feed, user)?;
@@ -321,7 +347,6 @@ pub fn leave(
     if let Some(inbox) = known_inbox(engine, table, user)? {
         purge(engine, table, inbox, (feed, end), is_stopped)?;
     }
-    shrunk(engine, table, &users, feed)?;
     Ok(was_member)
 }
 
@@ -369,7 +394,8 @@ pub fn delete_feed(
             break;
         }
         for member in known {
-            leave(engine, table, feed, &member.user, is_stopped)?;
+            // The delivery of a feed that is deleted need not follow its number of members.
+            remove(engine, table, feed, &member.user, is_stopped)?;
         }
     }
     Ok(engine.delete_feed(table, feed, is_stopped)?)

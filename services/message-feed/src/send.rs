@@ -336,20 +336,27 @@ fn partition_of(table: &WideTable, key: &[u8]) -> std::result::Result<usize, Eng
 /// Deletes rows of a table, each by its stored key.
 pub(crate) fn delete_rows(engine: &Engine, table: &Arc<WideTable>, keys: &[Bytes]) -> Result<()> {
     let make = |next_id: &mut dyn FnMut() -> i64| {
-        let deletes = keys.iter().map(|key| {
-            Ok(RowWrite {
-                key: key.clone(),
-                partition: partition_of(table, key)?,
-                time: next_id(),
-                action: Action::Delete,
-                condition: None,
-                image: Image::None,
-            })
-        });
+        let deletes = keys.iter().map(|key| deletion(table, key, next_id()));
         deletes.collect()
     };
     engine.write_rows(table, &make, &RowWriteOptions::default())?;
     Ok(())
+}
+
+/// Returns the deletion of a row by its stored key.
+pub(crate) fn deletion(
+    table: &WideTable,
+    key: &Bytes,
+    time: i64,
+) -> std::result::Result<RowWrite<'static>, EngineError> {
+    Ok(RowWrite {
+        key: key.clone(),
+        partition: partition_of(table, key)?,
+        time,
+        action: Action::Delete,
+        condition: None,
+        image: Image::None,
+    })
 }
 
 /// Returns a write of a new row of a feed. With a given sequence number, it requires that the feed has no such row.

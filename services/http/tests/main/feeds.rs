@@ -1205,3 +1205,57 @@ fn settings_of_inboxes_have_limits() {
         json!({"push_max": 500, "fan_out_max": 900, "entries": "copy"})
     );
 }
+
+#[test]
+fn inboxes_of_members_who_join_and_leave_do_not_need_parts_that_are_closed_for_writes() {
+    const DAY: i64 = 86_400_000_000_000;
+    let server = Server::start();
+    let columns = json!([{"name": "text", "type": "string"}]);
+    let parts = json!({"every": "day", "writable": "2d"});
+    create(
+        &server,
+        "chat",
+        &json!({"columns": columns, "parts": parts, "inboxes": {}}),
+    )
+    .expect(201);
+    let join = |user: &str, history: &str| {
+        let body = json!({"history": history}).to_string();
+        server
+            .json("PUT", &format!("{LOBBY}/members/{user}"), &body)
+            .expect(200)
+    };
+    let inbox = |user: &str| -> Vec<String> {
+        let page = server
+            .get(&format!("/v1/tables/chat/users/{user}/inbox"))
+            .expect(200);
+        let messages = members(&page, "columns").into_iter();
+        messages.map(|columns| text(&columns["text"])).collect()
+    };
+    let message = |text: &str| json!([{"columns": {"text": text}}]);
+    assert_eq!(join("ann", "none").get("skipped"), None);
+    send(&server, &message("old"));
+    send(&server, &message("older than two days"));
+    server.clock.advance(10 * DAY);
+    send(&server, &message("new"));
+    assert_eq!(inbox("ann"), ["old", "older than two days", "new"]);
+
+    // The messages of the closed part get no entry, which the response reports. They do not prevent the entry of the other.
+    for _ in 0..2 {
+        assert_eq!(join("bea", "all")["skipped"], 2);
+        assert_eq!(inbox("bea"), ["new"]);
+    }
+    // Entries in the closed part cannot be removed, and the inbox leaves them out.
+    let left = server.send("DELETE", &format!("{LOBBY}/members/ann"), &[], b"");
+    assert_eq!(left.status, 204);
+    assert_eq!(inbox("ann"), Vec::<String>::new());
+    let rows = server.json(
+        "POST",
+        "/v1/tables/chat/rows/scan",
+        &json!({"allow_scan": true, "where": {"column": "source", "exists": true}}).to_string(),
+    );
+    let entries = rows.expect(200)["rows"].as_array().expect("a list").len();
+    assert_eq!(entries, 3, "two entries of ann that stay, one of bea");
+    join("ann", "none");
+    send(&server, &message("later"));
+    assert_eq!(inbox("ann"), ["later"]);
+}

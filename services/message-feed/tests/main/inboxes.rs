@@ -161,7 +161,7 @@ impl Model {
         let joined = join(engine, &table, &key(FEEDS[feed]), user, history, &|| false);
         let joined = joined.expect("a member");
         self.members.entry((feed, user)).or_insert(Joined {
-            visible_from: joined.visible_from,
+            visible_from: joined.member.visible_from,
             cursor: None,
             is_muted: false,
         });

@@ -134,7 +134,8 @@ async fn join(
             &is_stopped,
         )?)
     });
-    Ok(detail(member.await?, id))
+    let members::Joined { member, skipped } = member.await?;
+    Ok(detail(member, skipped, id))
 }
 
 /// Remove a member from a feed
@@ -181,7 +182,7 @@ async fn change(
         members::change_member(engine, &table, feed, &user, MemberChange::Muted(muted))?;
         known_member(engine, &table, feed, &user)
     });
-    Ok(detail(member.await?, id))
+    Ok(detail(member.await?, 0, id))
 }
 
 /// Read the inbox of a user
@@ -324,10 +325,11 @@ fn known_member(
     Ok(member.ok_or_else(missing)?)
 }
 
-fn detail(member: Membership, id: RequestId) -> JsonResponse<MemberDetail> {
+fn detail(member: Membership, skipped: u64, id: RequestId) -> JsonResponse<MemberDetail> {
     JsonResponse(MemberDetail {
         feed: member.feed.to_string(),
         member: view(member),
+        skipped,
         request_id: id.into(),
     })
 }
