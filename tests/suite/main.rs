@@ -22,6 +22,7 @@ mod export_import;
 mod feed_faults;
 mod feeds;
 mod first_boot;
+mod history_damage;
 mod house;
 mod large_values;
 mod memory;
