@@ -11,6 +11,7 @@ use tideline_fleet::Random;
 use tideline_model::{Clock, SystemClock};
 
 use crate::error::{BenchError, Result};
+use crate::feeds::Part;
 use crate::folder::{self, Usage};
 use crate::group::Group;
 use crate::latency::{Latencies, answer_time};
@@ -35,6 +36,10 @@ pub(crate) struct Benchmark {
     pub(crate) groups: Vec<Group>,
     /// Sets of the group `spine`, in this order.
     pub(crate) kinds: Vec<Kind>,
+    /// Parts of the group `feeds`, in this order.
+    pub(crate) feeds: Vec<Part>,
+    /// Duration of the searchable messages of the group `feeds`, in seconds.
+    pub(crate) searchable_seconds: u64,
     /// Number of connections that write concurrently.
     pub(crate) connections: usize,
     /// True if the data folders are kept after the run.

@@ -92,18 +92,24 @@ impl Control {
     pub(crate) fn run(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
         let mut ended = Vec::new();
         loop {
-            let jobs = self.begin(kind, table)?;
+            let jobs = self.run_once(kind, table)?;
             if jobs.is_empty() {
                 return Ok(ended);
             }
-            for job in jobs {
-                let job = self.wait_until(job, has_ended)?;
-                if job["state"] != "done" {
-                    return Err(BenchError::Job { job: job.to_string() });
-                }
-                ended.push(job);
-            }
+            ended.extend(jobs);
         }
+    }
+
+    /// Runs the jobs of a kind for a table once; returns the ended jobs. A failed or cancelled job is an error.
+    pub(crate) fn run_once(&mut self, kind: &str, table: &str) -> Result<Vec<Value>> {
+        let jobs = self.begin(kind, table)?.into_iter().map(|job| {
+            let job = self.wait_until(job, has_ended)?;
+            match job["state"] == "done" {
+                true => Ok(job),
+                false => Err(BenchError::Job { job: job.to_string() }),
+            }
+        });
+        jobs.collect()
     }
 
     /// Polls a job until `is_so` returns true; returns the job.

@@ -1,13 +1,15 @@
-//! Feeds: single and batched messages, fan-out, pulled feeds, conversations, pages, watches, disk.
+//! Feeds: single and batched messages, fan-out, pulled feeds, conversations, pages, watches, disk, searches.
 //!
 //! The text of a message is part of a sentence of the guide, about 200 bytes. Every write is acknowledged after its sync.
 //! *Drained* figures include the flush and the work of the storage engine until the server is idle.
 
+mod background;
 mod watches;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +56,44 @@ const GUIDE: &str = concat!(
     include_str!("../../../docs/operations.md")
 );
 
+/// Part of the group `feeds`. Each part starts a server of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// One message per request.
+    Single,
+    /// Messages in batches, pages and conversations.
+    Batches,
+    /// Messages to a group whose inboxes get them in the same write.
+    Group,
+    /// Messages of an author whose followers read the feed.
+    Author,
+    /// Job that writes messages to inboxes.
+    Job,
+    /// Messages with a search index.
+    Search,
+    /// Watches.
+    Watches,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        match text {
+            "single" => Ok(Self::Single),
+            "batches" => Ok(Self::Batches),
+            "group" => Ok(Self::Group),
+            "author" => Ok(Self::Author),
+            "job" => Ok(Self::Job),
+            "search" => Ok(Self::Search),
+            "watches" => Ok(Self::Watches),
+            _ => Err(format!(
+                "{text:?} is not one of the parts single, batches, group, author, job, search and watches"
+            )),
+        }
+    }
+}
+
 /// Sizes of a run.
 struct Sizes {
     /// Duration of the single messages.
@@ -63,6 +103,12 @@ struct Sizes {
     group_batches: u64,
     /// Number of followers of an author.
     followers: u64,
+    /// Number of members of the feed whose messages a job writes to inboxes.
+    job_members: u64,
+    /// Number of requests to that feed.
+    job_batches: u64,
+    /// Duration of the searchable messages.
+    searchable: Duration,
     reads: usize,
     /// Number of watches.
     watches: usize,
@@ -79,6 +125,9 @@ impl Benchmark {
                 batches: 10_000,
                 group_batches: 500,
                 followers: 1_000_000,
+                job_members: 10_000,
+                job_batches: 20,
+                searchable: Duration::from_secs(self.searchable_seconds),
                 reads: 5_000,
                 watches: 10_000,
                 watched: Duration::from_secs(60),
@@ -88,16 +137,26 @@ impl Benchmark {
                 batches: 200,
                 group_batches: 10,
                 followers: 2_000,
+                job_members: 500,
+                job_batches: 2,
+                searchable: Duration::from_secs(3),
                 reads: 500,
                 watches: 500,
                 watched: Duration::from_secs(5),
             },
         };
-        self.single_messages(&sizes, report)?;
-        self.batched_messages(&sizes, report)?;
-        self.fan_out(&sizes, report)?;
-        self.pulled_author(&sizes, report)?;
-        self.watched_feeds(&sizes, report)
+        for part in &self.feeds {
+            match part {
+                Part::Single => self.single_messages(&sizes, report)?,
+                Part::Batches => self.batched_messages(&sizes, report)?,
+                Part::Group => self.fan_out(&sizes, report)?,
+                Part::Author => self.pulled_author(&sizes, report)?,
+                Part::Job => self.fan_out_job(&sizes, report)?,
+                Part::Search => self.searchable_messages(&sizes, report)?,
+                Part::Watches => self.watched_feeds(&sizes, report)?,
+            }
+        }
+        Ok(())
     }
 
     /// Starts a server that creates many feeds at once, and many watches.

@@ -92,6 +92,7 @@ mod wanted;
 
 use benchmark::Benchmark;
 use error::{BenchError, Result};
+use feeds::Part;
 use group::Group;
 use machine::Machine;
 use peer::Peer;
@@ -113,6 +114,16 @@ struct Arguments {
     /// Data sets of the group spine: S, M, C.
     #[arg(long, value_delimiter = ',', default_value = "S,M,C")]
     sets: Vec<Kind>,
+    /// Parts of the group feeds: single, batches, group, author, job, search, watches.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "single,batches,group,author,job,search,watches"
+    )]
+    feeds: Vec<Part>,
+    /// Duration of the searchable messages of the group feeds, in seconds.
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    searchable_seconds: u64,
     /// Folder for the data folders. Do not use a RAM disk, where a sync costs nothing. Default: next to this
     /// program.
     #[arg(long)]
@@ -219,6 +230,8 @@ fn benchmark(arguments: &Arguments) -> Result<Benchmark> {
         },
         groups: arguments.groups.clone(),
         kinds: arguments.sets.clone(),
+        feeds: arguments.feeds.clone(),
+        searchable_seconds: arguments.searchable_seconds,
         connections: usize::from(arguments.connections),
         keep: arguments.keep,
         peer: arguments.peer.map(|address| Peer {

@@ -51,7 +51,7 @@ impl Benchmark {
         let before = server.cpu_time()?;
         let is_loaded = AtomicBool::new(false);
         let lag = thread::scope(|scope| {
-            let watched = scope.spawn(|| longest_lag(&server, &is_loaded));
+            let watched = scope.spawn(|| longest_lag(&server, INDEXES, &is_loaded));
             let loaded = load_bodies(
                 server.address(),
                 &route("orders"),
@@ -66,9 +66,7 @@ impl Benchmark {
         })?;
         Control::open(&server)?.seal()?;
         let mut connection = server.connect()?;
-        while backlog(&mut connection)?.0 > 0 {
-            thread::park_timeout(POLL);
-        }
+        wait_indexed(&mut connection, INDEXES)?;
         server.drain()?;
         let cpu = server.cpu_time()? - before;
         report.add(
@@ -138,21 +136,29 @@ impl Benchmark {
     }
 }
 
-/// Returns the number of changes that the index does not yet hold, and the age of the oldest of them.
-fn backlog(connection: &mut Connection) -> Result<(u64, Duration)> {
-    let found = connection.send_expecting_success("GET", INDEXES, b"")?;
+/// Returns the number of changes that the first index of a list does not yet hold, and the age of the oldest of them.
+fn backlog(connection: &mut Connection, indexes: &str) -> Result<(u64, Duration)> {
+    let found = connection.send_expecting_success("GET", indexes, b"")?;
     let found: Value = serde_json::from_slice(&found).unwrap_or_default();
     let index = &found["search_indexes"][0];
     let number = |name: &str| index[name].as_u64().unwrap_or_default();
     Ok((number("waiting"), Duration::from_millis(number("lag_ms"))))
 }
 
-/// Polls the [`backlog`] until the load has ended; returns the greatest age of a change.
-fn longest_lag(server: &Server, is_loaded: &AtomicBool) -> Result<Duration> {
+/// Waits until the first index of a list holds all changes.
+pub(crate) fn wait_indexed(connection: &mut Connection, indexes: &str) -> Result<()> {
+    while backlog(connection, indexes)?.0 > 0 {
+        thread::park_timeout(POLL);
+    }
+    Ok(())
+}
+
+/// Polls the [`backlog`] of the first index of a list until the load has ended; returns the greatest age of a change.
+pub(crate) fn longest_lag(server: &Server, indexes: &str, is_loaded: &AtomicBool) -> Result<Duration> {
     let mut connection = server.connect()?;
     let mut longest = Duration::ZERO;
     while !is_loaded.load(Ordering::Relaxed) {
-        longest = longest.max(backlog(&mut connection)?.1);
+        longest = longest.max(backlog(&mut connection, indexes)?.1);
         thread::park_timeout(POLL);
     }
     Ok(longest)

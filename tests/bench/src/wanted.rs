@@ -174,6 +174,14 @@ pub(crate) const FEEDS_ACKNOWLEDGED: Wanted = Wanted::AtLeast(150.0);
 pub(crate) const FEEDS_DRAINED: Wanted = Wanted::AtLeast(80.0);
 /// Thousands of inbox entries of a group of 1,000 per second of server CPU time, flushed and compacted.
 pub(crate) const FEEDS_ENTRIES: Wanted = Wanted::AtLeast(250.0);
+/// Thousands of inbox entries that the job `fan_out` writes per second of server CPU time, flushed and compacted.
+pub(crate) const FEEDS_JOB: Wanted = Wanted::AtLeast(250.0);
+/// Thousands of messages per second of server CPU time: batches of 100 with a search index, flushed and indexed.
+pub(crate) const FEEDS_SEARCHABLE: Wanted = Wanted::AtLeast(15.0);
+/// Seconds, longest during the writes of [`FEEDS_SEARCHABLE`]: time from a message until searches find it.
+pub(crate) const FEEDS_SEARCH_LAG: Wanted = Wanted::AtMost(3.0);
+/// Bytes on disk of the search index of messages per byte of their texts.
+pub(crate) const FEEDS_SEARCH_DISK: Wanted = Wanted::AtMost(0.8);
 /// Milliseconds, median: a message of an author with a million followers who pull it.
 pub(crate) const FEEDS_PULLED: Wanted = Wanted::AtMost(5.0);
 /// Milliseconds, 99th percentile: the 50 conversations of a user, in a store of a million messages.
