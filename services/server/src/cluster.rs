@@ -21,6 +21,7 @@ use tideline_engine::Engine;
 use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
 use tideline_engine::model::Clock;
 use tideline_http::standby::{self, Standing};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::config::{Config, INDEX_FOLDER};
@@ -185,10 +186,10 @@ fn stand_by(
         reason: "this process is connecting to the cluster".to_owned(),
     });
     let (taken, has_taken) = tokio::sync::oneshot::channel();
-    let stop = process.stop.clone();
+    let (stop, runtime) = (process.stop.clone(), process.runtime.handle().clone());
     let take = move || {
         // Fails only if the service has ended.
-        let _ = taken.send(take_data(&options, &standing, &stop));
+        let _ = taken.send(take_data(&options, &standing, &stop, &runtime));
     };
     let thread = thread::Builder::new().name("standby".to_owned());
     thread.spawn(take).map_err(ServerError::Threads)?;
@@ -211,6 +212,7 @@ fn take_data(
     options: &CassandraOptions,
     standing: &watch::Sender<Standing>,
     stop: &Stop,
+    runtime: &Handle,
 ) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
     let failed = |source| ServerError::Cluster {
         keyspace: options.keyspace.clone(),
@@ -235,7 +237,7 @@ fn take_data(
             Ok(backend) => break Arc::new(backend),
             Err(error) if error.kind().is_retryable() => {
                 stand(None, error.to_string());
-                stop.wait_at_most(RECONNECT_AFTER);
+                stop.wait_at_most(RECONNECT_AFTER, runtime);
             }
             Err(error) => return Err(failed(error)),
         }
@@ -247,9 +249,9 @@ fn take_data(
         match take_once(&backend, &stand) {
             Ok(before) => return Ok(Some((backend, before))),
             Err(BackendError::Unavailable { retry_after, .. }) => {
-                stop.wait_at_most(retry_after.min(RETRY_MAX))
+                stop.wait_at_most(retry_after.min(RETRY_MAX), runtime);
             }
-            Err(error) if error.kind().is_retryable() => stop.wait_at_most(RETRY_MAX),
+            Err(error) if error.kind().is_retryable() => stop.wait_at_most(RETRY_MAX, runtime),
             Err(error) => return Err(failed(error)),
         }
     }

@@ -22,6 +22,8 @@ use tideline_engine::model::{Clock, Timestamp};
 use tideline_engine::runtime::{Supervisor, ThreadFailure};
 use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
+#[cfg(feature = "cassandra")]
+use tokio::runtime::Handle;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -318,17 +320,11 @@ impl Stop {
         self.0.borrow().is_some()
     }
 
-    /// Waits for a stop request, at most for `time`.
+    /// Waits for a stop request, at most for `time`. `runtime` runs the timer.
     #[cfg(feature = "cassandra")]
-    pub(crate) fn wait_at_most(&self, time: Duration) {
-        let until = Instant::now() + time;
-        while !self.is_requested() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            thread::sleep(left.min(Duration::from_millis(50)));
-        }
+    pub(crate) fn wait_at_most(&self, time: Duration, runtime: &Handle) {
+        // The outcome is in the value of the channel.
+        let _ = runtime.block_on(async { tokio::time::timeout(time, self.requested()).await });
     }
 
     /// Returns the time since the first stop request; zero without a request.

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use tideline_testkit::cassandra::shared_node;
+use tideline_testkit::wait;
 use tideline_tests::Client;
 
 use crate::process::{Running, output, text, tideline};
@@ -67,36 +68,27 @@ impl Cluster {
     }
 }
 
-fn ready(address: SocketAddr) -> Value {
-    Client::new(address).get("/ready").json()
-}
-
-/// Waits until `/ready` of a server reports a role.
+/// Waits until `/ready` of a server reports a role. A server that starts again does not listen for a moment.
 fn wait_for_role(address: SocketAddr, role: &str) -> Value {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let ready = ready(address);
-        if ready["role"] == role && ready["status"] == "ready" {
-            return ready;
-        }
-        assert!(Instant::now() < deadline, "not {role}: {ready}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let look = || {
+        let answer = Client::new(address).send("GET", "/ready", &[], b"").ok()?;
+        let ready = answer.json();
+        (ready["role"] == role && ready["status"] == "ready").then_some(ready)
+    };
+    wait::until(PATIENCE, look).unwrap_or_else(|| panic!("{address} is not {role}"))
 }
 
 /// Writes a point until a server acknowledges it. Returns the time until then.
 fn write(address: SocketAddr, host: &str) -> Duration {
     let begun = Instant::now();
-    loop {
-        let line = format!("load,host={host} value=1 1767225600000000000");
+    let line = format!("load,host={host} value=1 1767225600000000000");
+    let acknowledged = wait::until(PATIENCE, || {
         let answer = Client::new(address).post_lines("/v1/tables/default/points", &line);
-        if answer.status < 300 {
-            return begun.elapsed();
-        }
-        assert_eq!(answer.status, 503, "{answer:?}");
-        assert!(begun.elapsed() < PATIENCE, "{answer:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        assert!(answer.status < 300 || answer.status == 503, "{answer:?}");
+        (answer.status < 300).then_some(())
+    });
+    acknowledged.unwrap_or_else(|| panic!("{address} acknowledges nothing"));
+    begun.elapsed()
 }
 
 /// Returns the hosts with points.
@@ -148,7 +140,8 @@ fn a_standby_forwards_and_takes_over() {
         let line = "load,host=stale value=1 1767225600000000000";
         Client::new(second).post_lines("/v1/tables/default/points", line)
     });
-    std::thread::sleep(Duration::from_millis(300));
+    // The request waits in the socket of the paused process.
+    wait::pause(Duration::from_millis(300));
     two.signal(Signal::CONT);
     let stale = stale.join().expect("a response");
     assert_eq!(stale.status, 503, "{stale:?}");
