@@ -12,6 +12,7 @@
 //! | `manifest`, `journal` | the shard's rows that other owners must see in order |
 //! | `rows`, `units` | rows of spaces, parts and segments, and the list of parts and segments |
 //! | [`check`] | checks of a cluster before it is used |
+//! | [`fixture`] | keyspaces for tests |
 //!
 //! Three rules hold everywhere. Rows are written plainly, under keys that no other process writes; only leases,
 //! manifests and ends of epochs are conditional (light-weight transactions). Every read and write needs a quorum of the
@@ -21,6 +22,7 @@ mod backend;
 pub mod check;
 mod cluster;
 mod error;
+pub mod fixture;
 mod journal;
 mod manifest;
 mod options;

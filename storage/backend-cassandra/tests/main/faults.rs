@@ -37,9 +37,9 @@ fn node() -> Option<MutexGuard<'static, CassandraNode>> {
 /// Keyspace with short timeouts, and a lease that does not end during a test.
 fn keyspace(node: &CassandraNode) -> Keyspace {
     let mut keyspace = Keyspace::new(node.address());
-    keyspace.options.lease = Duration::from_secs(3_600);
-    keyspace.options.request_timeout = REQUEST_TIMEOUT;
-    keyspace.options.call_timeout = CALL_TIMEOUT;
+    keyspace.0.options.lease = Duration::from_secs(3_600);
+    keyspace.0.options.request_timeout = REQUEST_TIMEOUT;
+    keyspace.0.options.call_timeout = CALL_TIMEOUT;
     keyspace
 }
 

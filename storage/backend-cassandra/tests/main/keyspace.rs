@@ -1,15 +1,15 @@
-//! Keyspaces for tests, each empty at first and deleted at the end; and helpers that write and read through backends.
+//! Keyspaces with short leases, and helpers that write and read through backends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::response::query_result::QueryRowsResult;
-use tideline_backend::{Acknowledged, Backend, Epoch, JournalEntry, Lease, Shard};
-use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};
+use tideline_backend::{Backend, Epoch, JournalEntry, Lease, Shard};
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
+use tideline_backend_cassandra::{CassandraBackend, schema};
 use tideline_model::{Durability, SequenceNumber};
 use tideline_testkit::wait;
 
@@ -19,57 +19,31 @@ pub(crate) const SHARD: Shard = Shard(0);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Keyspace on a node for tests.
-pub(crate) struct Keyspace {
-    pub(crate) options: CassandraOptions,
-}
+pub(crate) struct Keyspace(pub(crate) ScratchKeyspace);
 
 impl Keyspace {
-    /// Creates an empty keyspace with tables.
+    /// Creates an empty keyspace with tables, and with a short lease.
     pub(crate) fn new(contact: &str) -> Self {
-        let options = options(contact);
-        schema::create(&options, &Replication::Simple(1)).expect("the tables are created");
-        Self { options }
+        let mut keyspace = ScratchKeyspace::create(contact).expect("the tables are created");
+        keyspace.options.lease = Duration::from_secs(2);
+        Self(keyspace)
     }
 
     /// Deletes all rows.
     pub(crate) fn empty(&self) {
-        schema::empty(&self.options).expect("the tables are emptied");
+        schema::empty(&self.0.options).expect("the tables are emptied");
     }
 
     /// Opens the keyspace for one process.
     pub(crate) fn open(&self) -> CassandraBackend {
-        CassandraBackend::open(self.options.clone()).expect("open")
+        self.0.open().expect("open")
     }
 
     /// Runs a statement without the backend, like a request of another process.
     pub(crate) fn run(&self, statement: &str) -> Option<QueryRowsResult> {
-        let (contact, keyspace) = (self.options.contact[0].clone(), self.options.keyspace.clone());
-        let login = self.options.user.clone().zip(self.options.password.clone());
-        run(&contact, Some(&keyspace), login, statement)
-    }
-}
-
-impl Drop for Keyspace {
-    fn drop(&mut self) {
-        if let Err(error) = schema::drop(&self.options) {
-            eprintln!("keyspace {} is left: {error}", self.options.keyspace);
-        }
-    }
-}
-
-/// Returns options with a keyspace of a new name.
-pub(crate) fn options(contact: &str) -> CassandraOptions {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    CassandraOptions {
-        contact: vec![contact.to_owned()],
-        keyspace: format!("t{}_{number}", std::process::id()),
-        acknowledged: Acknowledged::Replicated,
-        lease: Duration::from_secs(2),
-        // Other tests and builds share the cores.
-        request_timeout: Duration::from_secs(30),
-        call_timeout: Duration::from_secs(60),
-        ..CassandraOptions::default()
+        let options = &self.0.options;
+        let login = options.user.clone().zip(options.password.clone());
+        run(&options.contact[0], Some(&options.keyspace), login, statement)
     }
 }
 

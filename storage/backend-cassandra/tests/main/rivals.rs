@@ -197,7 +197,7 @@ fn rivals_lose_no_acknowledged_entry() {
     let seed = seed("rivals_lose_no_acknowledged_entry");
     let seconds = rounds("TIDELINE_RIVALS_SECONDS", 20, 300) as u64;
     let mut keyspace = Keyspace::new(contact);
-    keyspace.options.lease = LEASE;
+    keyspace.0.options.lease = LEASE;
     let ledger = Mutex::new(Ledger::default());
     let until = Instant::now() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {

@@ -5,7 +5,15 @@ use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication
 use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings, shared_node};
 use tideline_testkit::wait;
 
-use crate::keyspace::{Keyspace, PATIENCE, SHARD, options, run};
+use crate::keyspace::{Keyspace, PATIENCE, SHARD, run};
+
+/// Returns options for a keyspace that does not exist.
+fn options(contact: &str) -> CassandraOptions {
+    CassandraOptions {
+        contact: vec![contact.to_owned()],
+        ..CassandraOptions::default()
+    }
+}
 
 /// Opens a keyspace, and checks that this is refused for a reason with these parts.
 fn refused(options: &CassandraOptions, parts: &[&str]) {
@@ -23,11 +31,12 @@ fn is_misconfigured(error: &BackendError, parts: &[&str]) {
 #[test]
 fn tables_are_created_once_and_have_a_version() {
     let Some(contact) = shared_node() else { return };
-    let missing = options(contact);
+    let mut missing = options(contact);
+    missing.keyspace = "missing".to_owned();
     refused(&missing, &[&missing.keyspace, "tideline backend schema"]);
 
     let keyspace = Keyspace::new(contact);
-    let created = schema::create(&keyspace.options, &Replication::Simple(1));
+    let created = schema::create(&keyspace.0.options, &Replication::Simple(1));
     assert_eq!(created.expect("again"), schema::SCHEMA_VERSION);
     keyspace.open();
 
@@ -36,21 +45,21 @@ fn tables_are_created_once_and_have_a_version() {
         "INSERT INTO schema_version (name, version) VALUES ('tideline', {newer})"
     ));
     let version = format!("version {newer}");
-    refused(&keyspace.options, &[&version, &keyspace.options.keyspace]);
-    let created = schema::create(&keyspace.options, &Replication::Simple(1));
+    refused(&keyspace.0.options, &[&version, &keyspace.0.options.keyspace]);
+    let created = schema::create(&keyspace.0.options, &Replication::Simple(1));
     is_misconfigured(&created.expect_err("another version"), &[&version]);
 
     keyspace.run("DROP TABLE schema_version");
-    refused(&keyspace.options, &["no tables", "tideline backend schema"]);
+    refused(&keyspace.0.options, &["no tables", "tideline backend schema"]);
 }
 
 #[test]
 fn synced_writes_need_a_synced_commit_log() {
     let Some(contact) = shared_node() else { return };
     let mut keyspace = Keyspace::new(contact);
-    keyspace.options.acknowledged = Acknowledged::Synced;
+    keyspace.0.options.acknowledged = Acknowledged::Synced;
     refused(
-        &keyspace.options,
+        &keyspace.0.options,
         &["commitlog_sync", "periodic", "cassandra.acknowledged"],
     );
 }

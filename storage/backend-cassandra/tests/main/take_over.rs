@@ -21,7 +21,7 @@ pub(crate) fn change(name: &str) -> [ManifestChange; 1] {
 fn an_owner_keeps_the_shard_until_it_is_silent() {
     let Some(contact) = shared_node() else { return };
     let keyspace = Keyspace::new(contact);
-    let lease = keyspace.options.lease;
+    let lease = keyspace.0.options.lease;
     let (old, new) = (keyspace.open(), keyspace.open());
     let mut held = old.take(SHARD).expect("the shard is free");
 
@@ -74,7 +74,7 @@ fn a_closed_owner_is_followed_at_once() {
     let Some(contact) = shared_node() else { return };
     let mut keyspace = Keyspace::new(contact);
     // A test that waited for the lease would not end.
-    keyspace.options.lease = Duration::from_secs(3_600);
+    keyspace.0.options.lease = Duration::from_secs(3_600);
     let mut last: Option<(Epoch, u64)> = None;
     for is_dropped in [false, true, false] {
         let backend = keyspace.open();

@@ -1,0 +1,67 @@
+//! Keyspaces for tests of stores: each is empty at first, and deleted when it is dropped. For tests only.
+
+use std::fmt;
+use std::time::Duration;
+
+use tideline_backend::{Acknowledged, Result};
+use uuid::Uuid;
+
+use crate::backend::CassandraBackend;
+use crate::options::{CassandraOptions, Replication};
+use crate::schema;
+
+/// Longer than any jump of the clock that a test sets: 100 years.
+const LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Keyspace of one test.
+pub struct ScratchKeyspace {
+    /// Options with which [`open`](Self::open) connects.
+    pub options: CassandraOptions,
+}
+
+impl ScratchKeyspace {
+    /// Creates a keyspace with tables on one node, which may acknowledge writes before they are on its disk. Leases do
+    /// not end by themselves during a test, and timeouts suit busy machines; a test can change both.
+    ///
+    /// # Errors
+    ///
+    /// As [`schema::create`].
+    pub fn create(contact: &str) -> Result<Self> {
+        let options = CassandraOptions {
+            contact: vec![contact.to_owned()],
+            keyspace: format!("t{}", Uuid::new_v4().simple()),
+            acknowledged: Acknowledged::Replicated,
+            lease: LEASE,
+            request_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(60),
+            ..CassandraOptions::default()
+        };
+        schema::create(&options, &Replication::Simple(1))?;
+        Ok(Self { options })
+    }
+
+    /// Opens the keyspace like a process of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`CassandraBackend::open`].
+    pub fn open(&self) -> Result<CassandraBackend> {
+        CassandraBackend::open(self.options.clone())
+    }
+}
+
+impl Drop for ScratchKeyspace {
+    fn drop(&mut self) {
+        if let Err(error) = schema::drop(&self.options) {
+            tracing::warn!(keyspace = self.options.keyspace, %error, "a keyspace of a test is left");
+        }
+    }
+}
+
+impl fmt::Debug for ScratchKeyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScratchKeyspace")
+            .field("options", &self.options)
+            .finish()
+    }
+}
