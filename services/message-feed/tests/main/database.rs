@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_engine::archive::{Archive, ArchiveSettings};
 use tideline_engine::backend::Backend;
@@ -20,6 +21,7 @@ use tideline_message_feed::read::{Page, ReadTerms, Room, page};
 use tideline_message_feed::send::{Sent, WriteTerms, send};
 use tideline_openapi::feed::{FeedSettings, NewMessage};
 use tideline_rows::Result;
+use tideline_testkit::cassandra::shared_node;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const TABLE: &str = "chat";
@@ -58,6 +60,14 @@ pub(crate) fn on_behalf_of(principal: Option<&str>) -> WriteTerms<'_> {
         principal,
         durability: None,
     }
+}
+
+/// Returns a function that opens a backend on a node of Cassandra; `None` after a message if there is no node.
+pub(crate) fn cluster() -> Option<OpenBackend> {
+    let keyspace = ScratchKeyspace::create(shared_node()?).expect("a keyspace");
+    Some(Box::new(move || {
+        Arc::new(keyspace.open().expect("the cluster answers"))
+    }))
 }
 
 /// Database whose backend outlives the engine.

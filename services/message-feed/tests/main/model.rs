@@ -12,7 +12,7 @@ use tideline_message_feed::read::{ReadTerms, Room, count, merge, message, newest
 use tideline_openapi::feed::MessageOrder;
 use tideline_testkit::{Random, rounds, seeds};
 
-use crate::database::{OpenBackend, SECOND, fjall, key, memory, values};
+use crate::database::{OpenBackend, SECOND, cluster, fjall, key, memory, values};
 use crate::lab::{Entry, FEEDS, Feed, Lab, Setting};
 
 /// Number of steps between two comparisons of all reads.
@@ -339,5 +339,14 @@ fn random_feeds_equal_a_naive_model_on_disk() {
     for seed in seeds("random_feeds_equal_a_naive_model_on_disk", 2) {
         let folder = tempfile::tempdir().expect("a folder");
         run(fjall(folder.path()), seed, steps);
+    }
+}
+
+#[test]
+fn random_feeds_equal_a_naive_model_on_a_cluster() {
+    let steps = rounds("TIDELINE_CLUSTER_STEPS", 60, 1_000);
+    for seed in seeds("random_feeds_equal_a_naive_model_on_a_cluster", 1) {
+        let Some(open) = cluster() else { return };
+        run(open, seed, steps);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_engine::archive::{Archive, ArchiveSettings};
 use tideline_engine::backend::Backend;
@@ -23,6 +24,7 @@ use tideline_rows::read::ScanTerms;
 use tideline_rows::search::Search;
 use tideline_rows::write::write;
 use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
+use tideline_testkit::cassandra::shared_node;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const TABLE: &str = "orders";
@@ -40,6 +42,14 @@ pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
 pub(crate) fn memory(character: Character) -> OpenBackend {
     let disk = MemoryDisk::new(character);
     Box::new(move || Arc::new(MemoryBackend::open(&disk)))
+}
+
+/// Returns a function that opens a backend on a node of Cassandra; `None` after a message if there is no node.
+pub(crate) fn cluster() -> Option<OpenBackend> {
+    let keyspace = ScratchKeyspace::create(shared_node()?).expect("a keyspace");
+    Some(Box::new(move || {
+        Arc::new(keyspace.open().expect("the cluster answers"))
+    }))
 }
 
 /// Database whose backend outlives the engine.

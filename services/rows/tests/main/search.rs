@@ -17,7 +17,7 @@ use tideline_rows::facets::Facets;
 use tideline_rows::read::delete;
 use tideline_testkit::{Random, rounds, seeds};
 
-use crate::database::{Database, OpenBackend, SECOND, TABLE, fjall, memory};
+use crate::database::{Database, OpenBackend, SECOND, TABLE, cluster, fjall, memory};
 
 /// Time-to-live of the rows, in seconds.
 const TTL: i64 = 1_000;
@@ -481,6 +481,19 @@ fn random_searches_equal_a_naive_filter_while_cells_expire_one_by_one() {
     ) {
         let steps = rounds("TIDELINE_SEARCH_STEPS", 64, 400);
         run(memory(Character::Embedded), "cell", seed, steps);
+    }
+}
+
+#[test]
+fn random_searches_equal_a_naive_filter_on_a_cluster() {
+    for seed in seeds("random_searches_equal_a_naive_filter_on_a_cluster", 1) {
+        let Some(open) = cluster() else { return };
+        run(
+            open,
+            random_scope(seed),
+            seed,
+            rounds("TIDELINE_CLUSTER_STEPS", 24, 400),
+        );
     }
 }
 

@@ -17,6 +17,7 @@ use tideline_backend::{
     Backend, Direction, KeyRange, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef, Partition,
     RowChange, SegmentRef, Shard, Space,
 };
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_key_codec::part_name;
 use tideline_log::manifest::put_cursor;
@@ -25,6 +26,7 @@ use tideline_log::{
     ModelTag, Opening, Pressure, Refusal, Replay, ReplayedEntry, RequestRecord, SHARD,
 };
 use tideline_model::{Durability, PartId, SequenceNumber, SystemClock, TableId, Tier};
+use tideline_testkit::cassandra::shared_node;
 
 const TABLE: TableId = TableId(1);
 const ROWS: Partition = Partition::space(Space(999), 0);
@@ -175,15 +177,21 @@ impl Database {
             rows_max: 10_000,
             bytes_max: 1 << 20,
         };
-        let page = opening
-            .backend()
-            .scan(ROWS, &KeyRange::ALL, Direction::Ascending, limit);
-        for row in page.expect("rows are read").rows {
-            let number =
-                |at: usize| u64::from_be_bytes(row.value[at..at + 8].try_into().expect("eight bytes"));
-            let name = String::from_utf8_lossy(&row.key).into_owned();
-            let counter = (number(0), SequenceNumber(number(8)));
-            counters.0.lock().all.insert(name, counter);
+        // A page may end before its limit.
+        let mut rest = Some(KeyRange::ALL);
+        while let Some(range) = rest {
+            let page = opening
+                .backend()
+                .scan(ROWS, &range, Direction::Ascending, limit)
+                .expect("rows are read");
+            for row in page.rows {
+                let number =
+                    |at: usize| u64::from_be_bytes(row.value[at..at + 8].try_into().expect("eight bytes"));
+                let name = String::from_utf8_lossy(&row.key).into_owned();
+                let counter = (number(0), SequenceNumber(number(8)));
+                counters.0.lock().all.insert(name, counter);
+            }
+            rest = page.next;
         }
         let replayed = opening.replay(&mut [&mut counters.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
@@ -243,6 +251,10 @@ fn every_backend(test: impl Fn(&dyn Fn() -> Arc<dyn Backend>)) {
     }
     let folder = tempfile::tempdir().expect("a folder");
     test(&|| fjall(&folder.path().join("data")));
+    if let Some(contact) = shared_node() {
+        let keyspace = ScratchKeyspace::create(contact).expect("a keyspace");
+        test(&|| Arc::new(keyspace.open().expect("the cluster answers")));
+    }
 }
 
 #[test]

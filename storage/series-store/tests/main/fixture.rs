@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tideline_archive::{Archive, ArchiveSettings, TimelineMetadata};
 use tideline_backend::Backend;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, Presence};
 use tideline_model::{
@@ -18,6 +19,7 @@ use tideline_series_store::check::{Checked, check};
 use tideline_series_store::{
     HeadBudget, Order, Recovery, Selection, SeriesStore, Settings, StoreError, Table, TimelineDirectory,
 };
+use tideline_testkit::cassandra::shared_node;
 
 /// Backend on which a store can be opened several times.
 pub(crate) enum TestBackend {
@@ -25,6 +27,8 @@ pub(crate) enum TestBackend {
     Memory(Arc<MemoryDisk>),
     /// Fjall backend in a temporary folder.
     Fjall(tempfile::TempDir),
+    /// Distributed backend on a node of Cassandra.
+    Cassandra(Box<ScratchKeyspace>),
 }
 
 impl TestBackend {
@@ -43,6 +47,12 @@ impl TestBackend {
         ]
     }
 
+    /// Returns a backend on a node of Cassandra; `None` after a message if there is no node.
+    pub(crate) fn cluster() -> Option<TestBackend> {
+        let keyspace = ScratchKeyspace::create(shared_node()?);
+        Some(Self::Cassandra(Box::new(keyspace.expect("a keyspace"))))
+    }
+
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Memory(disk) => Arc::new(MemoryBackend::open(disk)),
@@ -50,6 +60,7 @@ impl TestBackend {
                 FjallBackend::open(&folder.path().join("data"), FjallOptions::default())
                     .expect("fjall opens its folder"),
             ),
+            Self::Cassandra(keyspace) => Arc::new(keyspace.open().expect("the cluster answers")),
         }
     }
 

@@ -42,6 +42,16 @@ fn a_store_answers_as_a_plain_map_would() {
     }
 }
 
+#[test]
+fn a_store_on_a_cluster_answers_as_a_plain_map_would() {
+    let Some(test_backend) = TestBackend::cluster() else {
+        return;
+    };
+    let seed = tideline_testkit::seed("model on a cluster");
+    let steps = tideline_testkit::rounds("TIDELINE_CLUSTER_STEPS", 300, 5_000);
+    Run::new(seed, &test_backend).steps(steps);
+}
+
 /// Small random generator (SplitMix64), so that a seed determines the whole run.
 struct Chance(u64);
 

@@ -9,8 +9,8 @@ use std::thread;
 use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{
-    Backend, Direction, EditOutcome, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef,
-    Partition, Row, RowChange, Stamp,
+    Backend, Direction, EditOutcome, ManifestChange, ManifestKind, ManifestRow, PartRef, Partition, Row,
+    RowChange, Stamp,
 };
 use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
@@ -39,12 +39,7 @@ fn bucket(backend: &dyn Backend, bucket: u16) -> Partition {
 
 /// Returns the rows that the backend stores in a bucket of the part.
 fn stored(backend: &dyn Backend, of: u16) -> Vec<Row> {
-    let limit = PageLimit {
-        rows_max: 100_000,
-        bytes_max: 1 << 24,
-    };
-    let page = backend.scan(bucket(backend, of), &KeyRange::ALL, Direction::Ascending, limit);
-    page.expect("it is read").rows
+    stored_rows(backend, bucket(backend, of))
 }
 
 fn key(number: usize) -> String {

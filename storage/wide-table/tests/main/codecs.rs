@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_backend::{
-    Backend, Direction, ManifestKind, PageLimit, PartRef, Partition, Row, RowChange, Stamp,
-};
+use tideline_backend::{Backend, Direction, ManifestKind, PartRef, Partition, Row, RowChange, Stamp};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
@@ -176,13 +174,7 @@ fn part_of(backend: &dyn Backend, table: TableId) -> PartRef {
 }
 
 fn stored(backend: &dyn Backend, table: TableId, bucket: u16) -> Vec<Row> {
-    let limit = PageLimit {
-        rows_max: 100_000,
-        bytes_max: 1 << 26,
-    };
-    let partition = Partition::part(part_of(backend, table), bucket);
-    let page = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit);
-    page.expect("it is read").rows
+    stored_rows(backend, Partition::part(part_of(backend, table), bucket))
 }
 
 fn size_of(survey: &RowSurvey, name: &'static str) -> ColumnSize {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_archive::Archive;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_backend::{Backend, Direction, PageLimit};
+use tideline_backend::{Backend, Direction, PageLimit, Partition, Row};
+use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::KeyValue;
@@ -18,6 +19,7 @@ use tideline_model::{
     Clock, ColumnGroupSpec, GroupCompression, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel,
     TableName, TableSpec, TierScope, WideSpec,
 };
+use tideline_testkit::cassandra::shared_node;
 use tideline_wide_table::why::KeyTrace;
 use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, ColumnSpan, Condition, Image, Increment, Index, Mutation,
@@ -377,6 +379,28 @@ pub(crate) fn number(row: &Mutation<'_>, name: &'static str) -> Option<i64> {
 
 pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
     Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+/// Returns all rows that a backend stores in a partition. A page may end before its limit.
+pub(crate) fn stored_rows(backend: &dyn Backend, partition: Partition) -> Vec<Row> {
+    let limit = PageLimit {
+        rows_max: 100_000,
+        bytes_max: 1 << 28,
+    };
+    let (mut rows, mut rest) = (Vec::new(), Some(KeyRange::ALL));
+    while let Some(range) = rest {
+        let page = backend.scan(partition, &range, Direction::Ascending, limit);
+        let page = page.expect("it is read");
+        rows.extend(page.rows);
+        rest = page.next;
+    }
+    rows
+}
+
+/// Returns a keyspace on a node of Cassandra; `None` after a message if there is no node.
+pub(crate) fn cluster() -> Option<ScratchKeyspace> {
+    let keyspace = ScratchKeyspace::create(shared_node()?);
+    Some(keyspace.expect("a keyspace"))
 }
 
 /// Calls `test` for both in-memory backends and for fjall, with a function that reopens the backend.

@@ -49,15 +49,9 @@ fn parts(backend: &dyn Backend, table: TableId) -> Vec<PartRef> {
 fn stored(backend: &dyn Backend, table: TableId) -> Stored {
     let parts = parts(backend, table);
     assert_eq!(parts.len(), 1, "{table:?} has one part");
-    let limit = PageLimit {
-        rows_max: 100_000,
-        bytes_max: 1 << 28,
-    };
     let mut stored = Stored::new();
     for bucket in 0..3 {
-        let bucket_of = Partition::part(parts[0], bucket);
-        let page = backend.scan(bucket_of, &KeyRange::ALL, Direction::Ascending, limit);
-        let rows = page.expect("it is read").rows.into_iter();
+        let rows = stored_rows(backend, Partition::part(parts[0], bucket)).into_iter();
         stored.extend(rows.map(|row| ((bucket, row.key), row.value)));
     }
     stored
