@@ -1,4 +1,6 @@
-//! Health and readiness of the service.
+//! Health and readiness of the service, and the guarantees of the engine that stores the data.
+//!
+//! Load balancers and monitoring read these; InfluxDB clients read the health too.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,6 @@
 //! The backend trait on a cluster: each call checks its arguments, then waits for its requests.
+//!
+//! Calls run on the threads of their callers; the requests run on the threads of the cluster connection.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

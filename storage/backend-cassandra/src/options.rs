@@ -1,4 +1,6 @@
 //! Settings of a connection to a cluster.
+//!
+//! The server resolves them from its configuration; the defaults fit a cluster in one data centre.
 
 use std::fmt;
 use std::path::PathBuf;

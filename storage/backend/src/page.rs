@@ -1,9 +1,9 @@
-//! Page building for scans: fills a page up to its limit, computes the remaining range, and divides one limit among
-//! many scans.
+//! Page building for scans: fills a page up to its limit, computes the remaining range, joins pages that ended early, and
+//! divides one limit among many scans.
 //!
 //! All backends share this module, so that pages end at the same row everywhere.
 
-use crate::contract::{Direction, KeyRange, Page, PageLimit, Row, ScanRange};
+use crate::contract::{Backend, Direction, KeyRange, Page, PageLimit, Partition, Row, ScanRange};
 use crate::error::Result;
 
 /// Page under construction. Check [`is_full`](PageBuilder::is_full) before each row.
@@ -67,6 +67,41 @@ impl<'a> PageBuilder<'a> {
             next: Some(next),
         }
     }
+}
+
+/// Returns a page of a range that ends only at the limit or at the end of the range. Reads several pages if the backend
+/// ends them earlier; they need not show the same state.
+///
+/// # Errors
+///
+/// The error of the first scan that fails.
+pub fn scan_to_limit(
+    backend: &dyn Backend,
+    partition: Partition,
+    range: &KeyRange,
+    direction: Direction,
+    limit: PageLimit,
+) -> Result<Page> {
+    let mut page = backend.scan(partition, range, direction, limit)?;
+    let mut bytes: usize = page.rows.iter().map(bytes_of).sum();
+    while let Some(rest) = page
+        .next
+        .take_if(|_| page.rows.len() < limit.rows_max && bytes <= limit.bytes_max)
+    {
+        let left = PageLimit {
+            rows_max: limit.rows_max - page.rows.len(),
+            bytes_max: limit.bytes_max - bytes,
+        };
+        let more = backend.scan(partition, &rest, direction, left)?;
+        bytes += more.rows.iter().map(bytes_of).sum::<usize>();
+        page.rows.extend(more.rows);
+        page.next = more.next;
+    }
+    Ok(page)
+}
+
+fn bytes_of(row: &Row) -> usize {
+    row.key.len() + row.value.len()
 }
 
 /// Scans many ranges one after another, until their pages together reach the limit. The remaining ranges get empty

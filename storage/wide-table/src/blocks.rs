@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use tideline_backend::page::scan_to_limit;
 use tideline_backend::{Backend, BackendError, Direction, PageLimit, PartRef, Partition, Row};
 use tideline_model::{KeyRange, TableId};
 
@@ -226,7 +227,7 @@ impl<'b> Blocks<'b> {
         limit: PageLimit,
     ) -> Result<tideline_backend::Page> {
         let partition = Partition::part(self.part, BLOCKS_BUCKET);
-        Ok(self.backend.scan(partition, range, direction, limit)?)
+        Ok(scan_to_limit(self.backend, partition, range, direction, limit)?)
     }
 }
 

@@ -21,6 +21,7 @@ mod part_writer;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use tideline_backend::page::scan_to_limit;
 use tideline_backend::{Direction, PageLimit, Partition, Row, RowChange};
 use tideline_log::fail_points::around;
 use tideline_model::KeyRange;
@@ -365,8 +366,14 @@ impl<'f> TableFlush<'f> {
     /// Returns single rows of a range.
     fn singles(&self, range: &KeyRange, limit: PageLimit) -> Result<tideline_backend::Page> {
         let partition = Partition::part(self.part.at, ROWS_BUCKET);
-        let backend = self.store.log.backend();
-        Ok(backend.scan(partition, range, Direction::Ascending, limit)?)
+        let backend = self.store.log.backend().as_ref();
+        Ok(scan_to_limit(
+            backend,
+            partition,
+            range,
+            Direction::Ascending,
+            limit,
+        )?)
     }
 
     fn single(&self, key: &[u8]) -> Result<Option<Bytes>> {

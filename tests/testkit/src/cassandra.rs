@@ -18,8 +18,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::{skip, wait, workspace};
+use crate::{not_run, skip, wait, workspace};
 
+/// Value of the variable below for a machine without Cassandra: its tests report that they are not run, also in CI.
+const NO_NODE: &str = "none";
 /// Variable with the contact point of a running node, `host:port`, that [`shared_node`] returns.
 const SHARED_VARIABLE: &str = "TIDELINE_CASSANDRA";
 /// Longest start. A start that replays the commit log on busy cores takes 40 s.
@@ -87,6 +89,8 @@ pub struct CassandraNode {
 /// Reason why there is no node.
 #[derive(Debug)]
 enum Failure {
+    /// Nodes are switched off for this run.
+    Unwanted,
     /// A prerequisite is missing on this machine.
     Missing(String),
     /// The node cannot be used.
@@ -94,10 +98,11 @@ enum Failure {
 }
 
 impl Failure {
-    /// Returns `None` after [`skip`] for a missing prerequisite; panics in all other cases.
+    /// Returns `None` after a report for a missing prerequisite; panics in all other cases.
     #[track_caller]
     fn report<T>(&self) -> Option<T> {
         match self {
+            Self::Unwanted => not_run(&format!("{SHARED_VARIABLE}={NO_NODE}")),
             Self::Missing(reason) => skip(reason),
             Self::Broken(reason) => panic!("{reason}"),
         }
@@ -125,6 +130,11 @@ pub fn shared_node() -> Option<&'static str> {
     }
 }
 
+/// Returns true if no test may use a node.
+pub fn is_unwanted() -> bool {
+    std::env::var(SHARED_VARIABLE).as_deref() == Ok(NO_NODE)
+}
+
 /// Node of [`shared_node`].
 enum SharedNode {
     Started(CassandraNode),
@@ -136,6 +146,9 @@ impl SharedNode {
         let Ok(address) = std::env::var(SHARED_VARIABLE) else {
             return CassandraNode::create(&NodeSettings::default()).map(Self::Started);
         };
+        if is_unwanted() {
+            return Err(Failure::Unwanted);
+        }
         match answers(&address) {
             true => Ok(Self::Given(address)),
             false => Err(Failure::Broken(format!(
@@ -217,6 +230,9 @@ impl CassandraNode {
     }
 
     fn create(settings: &NodeSettings) -> Result<Self, Failure> {
+        if is_unwanted() {
+            return Err(Failure::Unwanted);
+        }
         prepare().map_err(Failure::Missing)?;
         Self::boot(settings).map_err(Failure::Broken)
     }

@@ -1,4 +1,6 @@
 //! Settings of a cluster that stores the data instead of the data folder.
+//!
+//! They exist in every build, so that a build without the engine refuses them with a reason.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! A node that is paused or killed: calls end in time, outcomes are found out, nothing acknowledged is lost.
+//!
+//! Each test has a node of its own, because the other tests of the binary need theirs.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

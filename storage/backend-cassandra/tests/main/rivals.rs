@@ -195,7 +195,7 @@ impl Rival<'_> {
 fn rivals_lose_no_acknowledged_entry() {
     let Some(contact) = shared_node() else { return };
     let seed = seed("rivals_lose_no_acknowledged_entry");
-    let seconds = rounds("TIDELINE_RIVALS_SECONDS", 20, 300) as u64;
+    let seconds = rounds("TIDELINE_RIVALS_SECONDS", 10, 300) as u64;
     let mut keyspace = Keyspace::new(contact);
     keyspace.0.options.lease = LEASE;
     let ledger = Mutex::new(Ledger::default());

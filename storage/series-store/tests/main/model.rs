@@ -48,7 +48,7 @@ fn a_store_on_a_cluster_answers_as_a_plain_map_would() {
         return;
     };
     let seed = tideline_testkit::seed("model on a cluster");
-    let steps = tideline_testkit::rounds("TIDELINE_CLUSTER_STEPS", 300, 5_000);
+    let steps = tideline_testkit::rounds("TIDELINE_CLUSTER_STEPS", 100, 5_000);
     Run::new(seed, &test_backend).steps(steps);
 }
 

@@ -437,7 +437,7 @@ fn random_writes_equal_a_naive_model_in_fjall() {
 #[test]
 fn random_writes_equal_a_naive_model_on_a_cluster() {
     let Some(keyspace) = cluster() else { return };
-    let cases = tideline_testkit::rounds("TIDELINE_CLUSTER_CASES", 4, 40) as u32;
+    let cases = tideline_testkit::rounds("TIDELINE_CLUSTER_CASES", 2, 40) as u32;
     for (settings, groups) in [(sizes(100, 1 << 20), GROUPS[1]), (sizes(60, 12), GROUPS[0])] {
         check(cases, (settings, groups), &|| {
             Arc::new(keyspace.open().expect("the cluster answers"))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings, shared_node};
+use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings, is_unwanted, shared_node};
 use tideline_testkit::{is_slow, wait};
 
 use crate::{shown, subject, terminal};
@@ -177,6 +177,9 @@ impl Drop for Subject {
 
 #[test]
 fn a_shared_node_ends_with_a_killed_process() {
+    if is_unwanted() {
+        return;
+    }
     let folder = Folder::new("parent");
     let program = std::env::current_exe().expect("the test has a path");
     let mut subject = Subject(
