@@ -5,18 +5,57 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use tideline_testkit::cassandra::shared_node;
 use tideline_tests::corpora::workspace;
 use tideline_tests::script::Script;
-use tideline_tests::server::DataFolder;
-use tideline_tests::{Client, Launch};
+use tideline_tests::server::{DataFolder, binary};
+use tideline_tests::{Client, Launch, rounds};
 
 #[test]
 fn every_scenario_holds() {
+    let steps = run(&scenario_files(), launch);
+    assert!(steps > 100, "only {steps} steps were found");
+}
+
+/// The same scenarios on a node of Cassandra, each in a keyspace of its own; evenly picked in the short form.
+#[test]
+fn scenarios_hold_on_a_cluster() {
+    let Some(contact) = shared_node() else {
+        return;
+    };
+    let files = scenario_files();
+    let count = rounds("TIDELINE_CLUSTER_SCENARIOS", 12, 1_000);
+    let picked = files.iter().step_by(files.len().div_ceil(count).max(1));
+    let number = AtomicU32::new(0);
+    run(&picked.cloned().collect::<Vec<_>>(), |text| {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let keyspace = format!("scenario_{}_{number}", std::process::id());
+        let created = Command::new(binary())
+            .args(["backend", "schema", "--replication", "1"])
+            .args(["--contact", contact, "--keyspace", &keyspace])
+            .env("TIDELINE__CASSANDRA__REQUEST_TIMEOUT", "30s")
+            .output()
+            .expect("the binary runs");
+        assert!(created.status.success(), "{created:?}");
+        launch(text)
+            .environment("TIDELINE__STORAGE__BACKEND", "cassandra")
+            .environment("TIDELINE__CASSANDRA__CONTACT", contact)
+            .environment("TIDELINE__CASSANDRA__KEYSPACE", &keyspace)
+            .environment("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated")
+            // Other tests and builds share the cores.
+            .environment("TIDELINE__CASSANDRA__LEASE", "30s")
+    });
+}
+
+/// Runs scenarios, each on a server of its own that `launch` describes. Returns the number of steps.
+fn run(paths: &[PathBuf], launch: impl Fn(&str) -> Launch) -> usize {
     let mut steps = 0;
     let mut failures = Vec::new();
-    for path in scenario_files() {
-        let text = fs::read_to_string(&path).expect("a scenario can be read");
+    for path in paths {
+        let text = fs::read_to_string(path).expect("a scenario can be read");
         let name = path
             .file_name()
             .unwrap_or_default()
@@ -38,13 +77,13 @@ fn every_scenario_holds() {
         }
     }
     println!("{steps} steps");
-    assert!(steps > 100, "only {steps} steps were found");
     assert!(
         failures.is_empty(),
         "{} of {steps} failed:\n{}",
         failures.len(),
         failures.join("\n")
     );
+    steps
 }
 
 /// Returns the scenario files sorted by name. If `TIDELINE_SCENARIO` is set, only the files whose path

@@ -11,7 +11,7 @@ use tideline_backend::{
 };
 use tideline_backend_cassandra::CassandraBackend;
 use tideline_model::{Durability, SequenceNumber};
-use tideline_testkit::cassandra::{CassandraNode, NodeSettings};
+use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings};
 use tideline_testkit::{Random, seed, wait};
 
 use crate::keyspace::{Keyspace, SHARD, append, entries, entry, recover, replayed, until_ok};
@@ -27,7 +27,12 @@ const TOLERANCE: Duration = Duration::from_secs(3);
 /// Returns the node that the tests of this file stop. One test at a time uses it.
 fn node() -> Option<MutexGuard<'static, CassandraNode>> {
     static NODE: OnceLock<Option<Mutex<CassandraNode>>> = OnceLock::new();
-    let node = NODE.get_or_init(|| CassandraNode::start(&NodeSettings::default()).map(Mutex::new));
+    // With the default, a kill loses the acknowledged writes of the last 0.1 s.
+    let settings = NodeSettings {
+        commit_log: CommitLog::Group,
+        ..NodeSettings::default()
+    };
+    let node = NODE.get_or_init(|| CassandraNode::start(&settings).map(Mutex::new));
     let mut node = node.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
     // An earlier test may have failed while the node was stopped.
     if !node.answers() {
