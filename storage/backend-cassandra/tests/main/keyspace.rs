@@ -1,4 +1,6 @@
 //! Keyspaces with short leases, and helpers that write and read through backends.
+//!
+//! The helpers wait for events with a limit; other tests and builds share the cores.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Rows and values at the limits: pages of rows of different sizes, many deleted rows, the largest values.
+//!
+//! A page is one request to a node, so its length depends on the sizes of the rows that were read before.
 
 use bytes::Bytes;
 use tideline_backend::{

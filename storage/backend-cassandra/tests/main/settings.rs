@@ -1,4 +1,6 @@
 //! Settings and rights that do not fit: each is refused with a reason and the change that helps.
+//!
+//! The reasons are part of the interface: an operator reads them at the start of a server.
 
 use tideline_backend::{Acknowledged, Backend, BackendError, ErrorKind};
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};

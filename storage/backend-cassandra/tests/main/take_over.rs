@@ -1,4 +1,6 @@
 //! Leases: which process owns the shard, and what a process that lost it can still change.
+//!
+//! Rows that a former owner sends late are written with the driver, under the keys that it would use.
 
 use std::time::{Duration, Instant};
 
