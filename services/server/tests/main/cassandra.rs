@@ -2,7 +2,7 @@
 //!
 //! Acknowledged writes are all read after a kill, after a pause of the owner, and after a clean stop.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -54,7 +54,10 @@ impl Cluster {
     }
 
     fn serve(&self, name: &str) -> (Running, SocketAddr) {
-        let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
+        // A server that starts itself again listens on the same address only if the port is given.
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let listen = free.expect("a free port").to_string();
+        let mut command = tideline(&["serve", "--listen", &listen, "--backend", "cassandra"]);
         command.args(["--contact", self.contact, "--keyspace", &self.keyspace]);
         command.arg("--data-dir").arg(self.folder.path().join(name));
         command.env("TIDELINE__CASSANDRA__LEASE", LEASE);
@@ -81,7 +84,7 @@ fn wait_for_role(address: SocketAddr, role: &str) -> Value {
 /// Writes a point until a server acknowledges it. Returns the time until then.
 fn write(address: SocketAddr, host: &str) -> Duration {
     let begun = Instant::now();
-    let line = format!("load,host={host} value=1 1767225600000000000");
+    let line = format!("load,host={host} one=1 1767225600000000000");
     let acknowledged = wait::until(PATIENCE, || {
         let answer = Client::new(address).post_lines("/v1/tables/default/points", &line);
         assert!(answer.status < 300 || answer.status == 503, "{answer:?}");
@@ -93,7 +96,7 @@ fn write(address: SocketAddr, host: &str) -> Duration {
 
 /// Returns the hosts with points.
 fn hosts(address: SocketAddr) -> Vec<String> {
-    let path = "/v1/tables/default/prometheus/api/v1/query?query=load_value&time=1767225600";
+    let path = "/v1/tables/default/prometheus/api/v1/query?query=load_one&time=1767225600";
     let body = Client::new(address).get(path).json();
     let series = body["data"]["result"]
         .as_array()
@@ -137,7 +140,7 @@ fn a_standby_forwards_and_takes_over() {
     let taken_in = write(third, "d");
     println!("take-over after a pause: {taken_in:?}");
     let stale = std::thread::spawn(move || {
-        let line = "load,host=stale value=1 1767225600000000000";
+        let line = "load,host=stale one=1 1767225600000000000";
         Client::new(second).post_lines("/v1/tables/default/points", line)
     });
     // The request waits in the socket of the paused process.
