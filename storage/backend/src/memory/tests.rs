@@ -7,6 +7,7 @@ use tideline_model::{PartId, TableId};
 use super::*;
 use crate::conformance::{self, Fixture};
 use crate::error::ErrorKind;
+use crate::page::scan_to_limit;
 
 struct Memory(Arc<MemoryDisk>);
 
@@ -225,5 +226,36 @@ fn a_power_cut_takes_rows_that_were_not_synced() {
         disk.cut_power();
         let backend = MemoryBackend::open(&disk);
         assert_eq!(read(&backend, places[2], "a"), Some(7), "a close syncs");
+    }
+}
+
+#[test]
+fn pages_that_end_early_are_joined_up_to_the_limit() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Distributed));
+    let partition = Partition::space(Space(1), 0);
+    let row = |n: u16| RowChange {
+        key: Bytes::copy_from_slice(&n.to_be_bytes()),
+        value: Some(Bytes::from_static(&[7; 8])),
+    };
+    let rows: Vec<RowChange> = (0..300).map(row).collect();
+    backend
+        .write(partition, &rows, Stamp(1), Durability::Synced)
+        .expect("write");
+    let joined = |direction, rows_max, bytes_max| {
+        let limit = PageLimit { rows_max, bytes_max };
+        let page = backend
+            .scan(partition, &KeyRange::ALL, direction, limit)
+            .expect("scan");
+        assert!(page.rows.len() < 64, "a page of many rows ends early");
+        scan_to_limit(&backend, partition, &KeyRange::ALL, direction, limit).expect("scan")
+    };
+    for direction in [Direction::Ascending, Direction::Descending] {
+        let page = joined(direction, 200, usize::MAX);
+        assert_eq!((page.rows.len(), page.next.is_some()), (200, true));
+        // A row has 10 bytes; the page ends after the row that exceeds the limit.
+        let page = joined(direction, usize::MAX, 1_005);
+        assert_eq!((page.rows.len(), page.next.is_some()), (101, true));
+        let page = joined(direction, usize::MAX, usize::MAX);
+        assert_eq!((page.rows.len(), page.next), (300, None));
     }
 }

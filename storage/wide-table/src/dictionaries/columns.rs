@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tideline_backend::page::scan_to_limit;
 use tideline_backend::{Direction, PageLimit, PartRef, Partition, RowChange};
 use tideline_log::fail_points::around;
 use tideline_model::{Durability, KeyRange};
@@ -189,13 +190,13 @@ impl<'f> ZstdColumns<'f> {
 
     /// Reads the dictionaries of the part. The last one of a column is used.
     fn load(&mut self) -> std::result::Result<(), BlockError> {
-        let backend = self.store.log.backend();
+        let backend = self.store.log.backend().as_ref();
         let limit = PageLimit {
             rows_max: DICTIONARIES_MAX as usize + COLUMNS_MAX,
             bytes_max: usize::MAX,
         };
         let partition = Partition::part(self.part, DICTIONARIES_BUCKET);
-        let found = backend.scan(partition, &KeyRange::ALL, Direction::Ascending, limit)?;
+        let found = scan_to_limit(backend, partition, &KeyRange::ALL, Direction::Ascending, limit)?;
         self.stored = Some(0);
         let mut newest: BTreeMap<&[u8], (u32, &[u8])> = BTreeMap::new();
         for row in &found.rows {
