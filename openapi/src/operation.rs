@@ -48,6 +48,9 @@ pub struct Readiness {
     /// `owner`: this server owns the data. `standby`: another server owns the data of the cluster, and requests are
     /// forwarded to it. With the embedded engine always `owner`.
     pub role: String,
+    /// Address of the server that owns the data, in the response of a standby. Omitted if there is no owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// True if all reads are served. While a tier in `reopening` has `reads` false, reads of its points are refused.
     pub reads: bool,
     /// True if writes are accepted.
@@ -108,8 +111,8 @@ pub struct ReopeningTier {
 pub struct BackendState {
     /// `fjall`: the data folder of the server. `cassandra`: a cluster.
     pub engine: String,
-    /// What a write has reached when it is acknowledged, unless it asked for less. `synced`: stable storage, of this
-    /// machine or of a quorum of nodes. `replicated`: the memory of a quorum of nodes.
+    /// Durability of an acknowledged write, unless the write asked for less. `synced`: on stable storage, of this machine
+    /// or of a quorum of nodes. `replicated`: in the memory of a quorum of nodes.
     pub acknowledged: String,
     /// True if other servers can take over the data.
     pub is_shared: bool,

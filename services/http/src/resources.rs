@@ -155,7 +155,7 @@ fn page_limit(requested: Option<usize>, default: usize, most: usize) -> Result<u
 }
 
 /// Converts a duration for a response, truncated to whole seconds.
-fn whole_seconds(time: Duration) -> DurationText {
+pub(crate) fn whole_seconds(time: Duration) -> DurationText {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     DurationText(seconds.saturating_mul(NANOS_PER_SECOND))
 }

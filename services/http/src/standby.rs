@@ -1,33 +1,37 @@
 //! HTTP service of a process that does not own the data.
 //!
-//! It forwards every request to the owner. `/health` and `/ready` are answered by the process itself: it is ready while
-//! it knows an owner. A request that was sent to an owner which then lost the data is answered with an error, because its
-//! outcome is unknown.
+//! It forwards every request to the owner, and handles only health checks itself: it is ready while there is an owner. If
+//! the owner changes while it executes a request, the response is an error, because the outcome is unknown. Errors have
+//! the form of the protocol of the request.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
-use serde_json::json;
 use tideline_connections::forward::{FORWARDED, Forwarder};
 use tideline_connections::shares::Shares;
-use tideline_connections::{ConnectionSettings, Origin, Service};
+use tideline_connections::{Client, ConnectionSettings, Origin, Service};
+use tideline_engine::model::{Clock, Timestamp};
 use tideline_openapi::ErrorCode;
+use tideline_openapi::operation::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::context::{Dialect, RequestContext, RequestId, RequestIds};
 use crate::failure::Failure;
+use crate::resources::{operation, whole_seconds};
 use crate::settings::HttpSettings;
 
-/// What a standby knows about the owner of the data.
+/// Owner of the data, as far as it is known to a standby.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct KnownOwner {
     /// Address of the owner's HTTP service, `host:port`. `None`: there is no owner now, or it is not known.
-    pub owner: Option<String>,
+    pub address: Option<String>,
     /// Reason why there is no owner.
     pub reason: String,
 }
@@ -40,8 +44,9 @@ pub struct Standing {
 /// Returns an error if the local address of the listener is not available.
 pub async fn serve(
     listener: TcpListener,
-    standing: watch::Receiver<Standing>,
+    known: watch::Receiver<KnownOwner>,
     settings: &HttpSettings,
+    clock: Arc<dyn Clock>,
     drain_max: Duration,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -54,10 +59,14 @@ pub async fn serve(
         drain_timeout: settings.drain_timeout.min(drain_max),
         trusted_proxies: settings.trusted_proxies.clone(),
     };
+    let started = clock.now();
     let service = Standby {
-        standing,
+        known,
         forwarder: Forwarder::default(),
-        started: Instant::now(),
+        request_ids: Arc::new(RequestIds::new(started)),
+        started,
+        began: clock.monotonic(),
+        clock,
     };
     let concurrent = Shares::new(settings.connections_max);
     tideline_connections::serve(listener, service, concurrent, limits, || {}, shutdown).await
@@ -65,16 +74,20 @@ pub async fn serve(
 
 #[derive(Debug, Clone)]
 struct Standby {
-    standing: watch::Receiver<Standing>,
+    known: watch::Receiver<KnownOwner>,
     forwarder: Forwarder,
-    started: Instant,
+    request_ids: Arc<RequestIds>,
+    clock: Arc<dyn Clock>,
+    started: Timestamp,
+    /// Monotonic time of the start.
+    began: Duration,
 }
 
 impl Standby {
     /// Sends a request to the owner, as long as it is the owner.
     async fn forward(mut self, request: Request<Incoming>) -> Response {
-        let Standing { owner, reason } = self.standing.borrow_and_update().clone();
-        let Some(owner) = owner else {
+        let KnownOwner { address, reason } = self.known.borrow_and_update().clone();
+        let Some(owner) = address else {
             return unavailable(format!("no process owns the data at the moment: {reason}"));
         };
         if request.headers().contains_key(FORWARDED) {
@@ -83,36 +96,51 @@ impl Standby {
             );
         }
         let peer = Origin::of(request.extensions()).map(|origin| origin.peer());
-        let is_other = |now: &Standing| now.owner.as_ref() != Some(&owner);
+        let is_other = |now: &KnownOwner| now.address.as_ref() != Some(&owner);
         let forwarded = self.forwarder.forward(request, &owner, peer);
         tokio::select! {
             answer = forwarded => answer.unwrap_or_else(|reason| {
                 unavailable(format!("the process at {owner} owns the data, but did not answer: {reason}"))
             }),
-            _ = self.standing.wait_for(is_other) => unavailable(format!(
+            _ = self.known.wait_for(is_other) => unavailable(format!(
                 "the process at {owner} lost the data while it executed the request, so its outcome is unknown"
             )),
         }
     }
 
     fn ready(&self) -> Response {
-        let Standing { owner, reason } = self.standing.borrow().clone();
-        let is_ready = owner.is_some();
-        let body = json!({
-            "status": if is_ready { "ready" } else { "not ready" },
-            "role": "standby",
-            "owner": owner,
-            "reads": is_ready,
-            "writes": is_ready,
-            "reasons": if is_ready { Vec::new() } else { vec![reason] },
-            "reopening": [],
-            "up": format!("{}s", self.started.elapsed().as_secs()),
-        });
+        let KnownOwner { address, reason } = self.known.borrow().clone();
+        let is_ready = address.is_some();
+        let up = self.clock.monotonic().saturating_sub(self.began);
+        let body = Readiness {
+            status: if is_ready { "ready" } else { "not ready" }.into(),
+            role: "standby".into(),
+            owner: address,
+            reads: is_ready,
+            writes: is_ready,
+            reasons: if is_ready { Vec::new() } else { vec![reason] },
+            reopening: Vec::new(),
+            started: self.started.to_rfc3339(),
+            up: String::from(whole_seconds(up)),
+            request_id: RequestContext::current().id.into(),
+        };
         let status = match is_ready {
             true => StatusCode::OK,
             false => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, Json(body)).into_response()
+    }
+
+    async fn respond(self, request: Request<Incoming>) -> Response {
+        match request.uri().path() {
+            "/health" => {
+                let message = "standby: requests are forwarded to the owner of the data";
+                Json(operation::alive(message)).into_response()
+            }
+            "/ready" => self.ready(),
+            "/-/healthy" => "Tideline is Healthy.\n".into_response(),
+            _ => self.forward(request).await,
+        }
     }
 }
 
@@ -120,19 +148,13 @@ impl Service for Standby {
     type Guard = ();
 
     async fn handle(self, request: Request<Incoming>) -> Response {
-        match request.uri().path() {
-            "/health" => Json(json!({
-                "name": "tideline",
-                "message": "standby: requests are forwarded to the owner of the data",
-                "status": "pass",
-                "checks": [],
-                "version": env!("CARGO_PKG_VERSION"),
-            }))
-            .into_response(),
-            "/ready" => self.ready(),
-            "/-/healthy" => "Tideline is Healthy.\n".into_response(),
-            _ => self.forward(request).await,
-        }
+        let origin = Origin::of(request.extensions());
+        let context = RequestContext {
+            id: RequestId::of(request.headers(), &self.request_ids),
+            dialect: Dialect::of_request(request.uri().path(), request.headers()),
+            client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
+        };
+        context.scope(self.respond(request)).await
     }
 
     fn overloaded(&self, message: String) -> Response {

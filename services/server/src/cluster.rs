@@ -17,10 +17,9 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions};
-use tideline_engine::Engine;
 use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
 use tideline_engine::model::Clock;
-use tideline_http::standby::{self, Standing};
+use tideline_http::standby::{self, KnownOwner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -110,7 +109,7 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
         // With port 0, the system chose the port.
         options.advertise = process.address.to_string();
     }
-    let Some((backend, before)) = stand_by(config, &process, options)? else {
+    let Some((backend, before)) = stand_by(config, &process, options, Arc::clone(&clock))? else {
         return Ok(Started::Stopped);
     };
     discard_foreign_index(&config.data_dir, before).map_err(data_dir(config))?;
@@ -125,7 +124,7 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let watch = move || {
         while ended.recv_timeout(LOSS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
             let Some(engine) = engine.upgrade() else { return };
-            if is_lost_now(&engine) {
+            if engine.store().log().is_lease_lost() {
                 lost.store(true, Ordering::Release);
                 stop.request();
                 return;
@@ -169,27 +168,24 @@ impl Owner {
     }
 }
 
-fn is_lost_now(engine: &Engine) -> bool {
-    engine.store().log().is_lease_lost()
-}
-
 /// Forwards requests until this process owns the data. Returns the backend, with the epoch before; `None` after a stop
 /// request.
 fn stand_by(
     config: &Config,
     process: &Process,
     options: CassandraOptions,
+    clock: Arc<dyn Clock>,
 ) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
     let listener = process.listener(config)?;
-    let (standing, seen) = watch::channel(Standing {
-        owner: None,
+    let (known, seen) = watch::channel(KnownOwner {
+        address: None,
         reason: "this process is connecting to the cluster".to_owned(),
     });
     let (taken, has_taken) = tokio::sync::oneshot::channel();
     let (stop, runtime) = (process.stop.clone(), process.runtime.handle().clone());
     let take = move || {
         // Fails only if the service has ended.
-        let _ = taken.send(take_data(&options, &standing, &stop, &runtime));
+        let _ = taken.send(take_data(&options, &known, &stop, &runtime));
     };
     let thread = thread::Builder::new().name("standby".to_owned());
     thread.spawn(take).map_err(ServerError::Threads)?;
@@ -199,7 +195,7 @@ fn stand_by(
         let ended = async {
             outcome = has_taken.await.ok();
         };
-        let served = standby::serve(listener, seen, &settings, HAND_OVER, ended).await;
+        let served = standby::serve(listener, seen, &settings, clock, HAND_OVER, ended).await;
         served.map_err(|error| ServerError::Serve {
             reason: error.to_string(),
         })?;
@@ -210,7 +206,7 @@ fn stand_by(
 /// Connects, and takes the data as soon as it has no living owner.
 fn take_data(
     options: &CassandraOptions,
-    standing: &watch::Sender<Standing>,
+    known: &watch::Sender<KnownOwner>,
     stop: &Stop,
     runtime: &Handle,
 ) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
@@ -218,12 +214,12 @@ fn take_data(
         keyspace: options.keyspace.clone(),
         source,
     };
-    let stand = |owner: Option<String>, reason: String| {
-        let now = Standing { owner, reason };
-        standing.send_if_modified(|before| {
+    let stand = |address: Option<String>, reason: String| {
+        let now = KnownOwner { address, reason };
+        known.send_if_modified(|before| {
             let is_new = *before != now;
             if is_new {
-                tracing::info!(owner = now.owner, reason = now.reason, "standing by");
+                tracing::info!(owner = now.address, reason = now.reason, "standing by");
                 *before = now;
             }
             is_new

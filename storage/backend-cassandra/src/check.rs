@@ -1,4 +1,4 @@
-//! Checks of a cluster before it is used: what a node must be able to do, and how durable its writes are.
+//! Checks of a cluster before it is used: required abilities of the nodes, and the durability of their writes.
 //!
 //! Each check has a name, an outcome and, if it failed, what to change. Checks that depend on a failed one are skipped.
 
@@ -40,11 +40,11 @@ pub enum Outcome {
 /// One check with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked.
+    /// Name of the check.
     pub name: &'static str,
     /// Outcome.
     pub outcome: Outcome,
-    /// What was found; after a failure also what to change.
+    /// Finding; after a failure also the change that helps.
     pub detail: String,
 }
 

@@ -26,7 +26,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 use tideline_backend::{BackendError, RequestCounts, Result};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{Effect, Failure, of_connection, of_keyspace, of_preparation, unexpected};
+use crate::error::{Effect, Failure, RETRY_AFTER, of_connection, of_keyspace, of_preparation, unexpected};
 use crate::options::CassandraOptions;
 use crate::schema;
 use crate::tls;
@@ -62,9 +62,9 @@ impl Counted {
     }
 }
 
-/// Kind of a request: it decides what is repeated, and where it is counted.
+/// RequestKind of a request: it decides what is repeated, and where it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Read,
     Write,
     Conditional,
@@ -147,7 +147,7 @@ impl Cluster {
     /// Runs one statement, and repeats it as its kind allows.
     pub(crate) async fn execute(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<QueryResult> {
@@ -159,7 +159,7 @@ impl Cluster {
     /// Runs a read, and returns its rows.
     pub(crate) async fn rows(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<QueryRowsResult> {
@@ -172,7 +172,7 @@ impl Cluster {
     /// Runs a read, and returns one page of its rows.
     pub(crate) async fn page(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         statement: &PreparedStatement,
         values: impl SerializeRow,
         state: PagingState,
@@ -187,7 +187,7 @@ impl Cluster {
     /// Runs a read, and passes its rows to `visit`, page by page.
     pub(crate) async fn each_row<R>(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         statement: &PreparedStatement,
         values: impl SerializeRow,
         mut visit: impl FnMut(R) -> Result<()>,
@@ -212,7 +212,7 @@ impl Cluster {
     /// Runs statements of one partition as one write.
     pub(crate) async fn batch(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         batch: &Batch,
         values: impl BatchValues,
     ) -> Result<QueryResult> {
@@ -220,21 +220,14 @@ impl Cluster {
         self.repeat(kind, || self.session.batch(batch, values)).await
     }
 
-    /// Returns true if the condition of a statement was fulfilled.
-    pub(crate) fn applied(&self, answer: QueryResult) -> Result<bool> {
-        let rows = answer.into_rows_result();
-        let rows = rows.map_err(|error| unexpected("a conditional write", error))?;
-        is_applied(&rows)
-    }
-
-    async fn repeat<T, F>(&self, kind: Kind, mut send: impl FnMut() -> F) -> Result<T>
+    async fn repeat<T, F>(&self, kind: RequestKind, mut send: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = std::result::Result<T, ExecutionError>>,
     {
         let counted = match kind {
-            Kind::Read => &self.reads,
-            Kind::Write => &self.writes,
-            Kind::Conditional => &self.conditional,
+            RequestKind::Read => &self.reads,
+            RequestKind::Write => &self.writes,
+            RequestKind::Conditional => &self.conditional,
         };
         let begun = Instant::now();
         let mut pause = PAUSE_MIN;
@@ -255,7 +248,7 @@ impl Cluster {
             self.note(sent, &failure);
             let may_repeat = match failure.effect {
                 Effect::NotDone => true,
-                Effect::Unknown => kind != Kind::Conditional,
+                Effect::Unknown => kind != RequestKind::Conditional,
                 Effect::Final => false,
             };
             if !may_repeat || begun.elapsed() + pause >= self.options.call_timeout {
@@ -282,9 +275,9 @@ impl Cluster {
     }
 
     /// Returns the error of a call. A conditional write of unknown effect has an error of its own kind.
-    fn failed(kind: Kind, failure: Failure) -> BackendError {
+    fn failed(kind: RequestKind, failure: Failure) -> BackendError {
         match (kind, failure.effect) {
-            (Kind::Conditional, Effect::Unknown) => BackendError::Unknown {
+            (RequestKind::Conditional, Effect::Unknown) => BackendError::Unknown {
                 reason: failure.error.to_string(),
             },
             _ => failure.error,
@@ -301,19 +294,16 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns true if the first column of the answer says that the condition was fulfilled. The other columns depend on the
-/// outcome, so no type fixes them.
-pub(crate) fn is_applied(rows: &QueryRowsResult) -> Result<bool> {
+/// Returns true if the condition of a statement was fulfilled. This is the first column of its result; the other columns
+/// depend on the outcome.
+pub(crate) fn is_applied(result: QueryResult) -> Result<bool> {
     use scylla::value::{CqlValue, Row};
-    let row = rows
-        .first_row::<Row>()
-        .map_err(|error| unexpected("a conditional write", error))?;
+    let unexpected = |error: &dyn std::fmt::Display| unexpected("a conditional write", error);
+    let rows = result.into_rows_result().map_err(|error| unexpected(&error))?;
+    let row = rows.first_row::<Row>().map_err(|error| unexpected(&error))?;
     match row.columns.first() {
         Some(Some(CqlValue::Boolean(is_applied))) => Ok(*is_applied),
-        other => Err(unexpected(
-            "a conditional write",
-            format!("its first column is {other:?}"),
-        )),
+        other => Err(unexpected(&format_args!("its first column is {other:?}"))),
     }
 }
 
@@ -366,7 +356,7 @@ fn runtime() -> Result<Runtime> {
         .build();
     runtime.map_err(|error| BackendError::Unavailable {
         reason: format!("cannot start threads: {error}"),
-        retry_after: Duration::from_secs(1),
+        retry_after: RETRY_AFTER,
     })
 }
 

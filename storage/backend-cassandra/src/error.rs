@@ -1,4 +1,4 @@
-//! Errors of the driver, classified by what they say about the effect of a request.
+//! Errors of the driver, classified by the possible effect of the request.
 //!
 //! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, it may have had
 //! its effect, or have it later.
@@ -14,7 +14,7 @@ use tideline_backend::BackendError;
 /// Pause that is advised if the cluster has too few nodes for a quorum.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a failed request says about its effect.
+/// Possible effect of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The request had no effect. Another try can succeed.
@@ -56,10 +56,9 @@ impl Failure {
                 effect: Effect::Unknown,
                 error: BackendError::Timeout { after: *after },
             },
-            ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => {
-                Self::unavailable(Effect::NotDone, format!("the cluster cannot be reached: {error}"))
-            }
-            ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => {
+            ExecutionError::ConnectionPoolError(_)
+            | ExecutionError::EmptyPlan
+            | ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => {
                 Self::unavailable(Effect::NotDone, format!("the cluster cannot be reached: {error}"))
             }
             ExecutionError::BadQuery(_) => Self::last(BackendError::Misconfigured {

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -23,7 +24,7 @@ use tideline_backend::{
 };
 use tideline_model::{Clock, SequenceNumber, SystemClock, Timestamp};
 
-use crate::cluster::{Cluster, Kind, one_partition};
+use crate::cluster::{Cluster, RequestKind, is_applied, one_partition};
 use crate::error::unexpected;
 use crate::manifest::Manifests;
 use crate::ownership::Leases;
@@ -38,7 +39,7 @@ const PAGE_BYTES: usize = 2 << 20;
 const ENTRIES_AT_FIRST: i32 = 8;
 /// Most entries of a request.
 const ENTRIES_MAX: i32 = 2_000;
-/// Kind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
+/// RequestKind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
 const CLOSED: i8 = 2;
 
 /// Timestamps of the rows of `journal_slot` and `journal`.
@@ -65,7 +66,7 @@ struct Statements {
 
 /// Slot of the journal.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct JournalSlot {
     /// Sequence of the last entry. `None` if this process has not seen it.
     last: Option<i64>,
     bytes: i64,
@@ -77,7 +78,7 @@ struct Slot {
 }
 
 /// Epoch and number of a slot.
-type Place = (i64, i64);
+type SlotKey = (i64, i64);
 
 /// End of a closed epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +94,7 @@ struct Closed {
 /// Stored state of a journal, except the entries.
 #[derive(Debug, Clone, Default)]
 struct State {
-    slots: BTreeMap<Place, Slot>,
+    slots: BTreeMap<SlotKey, JournalSlot>,
     closed: BTreeMap<i64, Closed>,
     history_from: Option<i64>,
     /// Epochs below have no entries for a replay.
@@ -112,7 +113,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Journals {
     statements: Statements,
-    owned: Mutex<BTreeMap<Shard, State>>,
+    /// States of the owned shards. Reads share them; a change copies a state only while a read holds it.
+    owned: Mutex<BTreeMap<Shard, Arc<State>>>,
 }
 
 /// Entries of one append, by slot.
@@ -200,7 +202,7 @@ impl Journals {
             self.store_end(cluster, manifests, (shard, epoch), older, &Closed::EMPTY)?;
             state.closed.insert(older, Closed::EMPTY);
         }
-        self.owned.lock().insert(shard, state);
+        self.owned.lock().insert(shard, Arc::new(state));
         Ok(())
     }
 
@@ -249,7 +251,7 @@ impl Journals {
         let mut requests: Vec<BoxFuture<'_, Result<()>>> = Vec::new();
         for slot in &append.unlisted {
             let values = (number, held, *slot, LISTED);
-            let listed = cluster.execute(Kind::Write, &self.statements.list, values);
+            let listed = cluster.execute(RequestKind::Write, &self.statements.list, values);
             requests.push(listed.map(|done| done.map(|_| ())).boxed());
         }
         for (slot, entries) in &append.slots {
@@ -278,7 +280,8 @@ impl Journals {
         entries: &'a [JournalEntry],
     ) -> Result<Option<Append<'a>>> {
         let mut owned = self.owned.lock();
-        let state = owned.get_mut(&shard).ok_or_else(|| not_owned(epoch))?;
+        let state = owned.get_mut(&shard).map(Arc::make_mut);
+        let state = state.ok_or_else(|| not_owned(epoch))?;
         if state.epoch != epoch.0 as i64 {
             return Err(not_owned(epoch));
         }
@@ -313,10 +316,8 @@ impl Journals {
 
     fn acknowledge(&self, shard: Shard, epoch: Epoch, append: &Append<'_>, entries: &[JournalEntry]) {
         let mut owned = self.owned.lock();
-        let Some(state) = owned
-            .get_mut(&shard)
-            .filter(|state| state.epoch == epoch.0 as i64)
-        else {
+        let state = owned.get_mut(&shard).map(Arc::make_mut);
+        let Some(state) = state.filter(|state| state.epoch == epoch.0 as i64) else {
             return;
         };
         for slot in &append.unlisted {
@@ -339,12 +340,15 @@ impl Journals {
             (shard, epoch, slot, entry.sequence.0 as i64, entry.value.as_ref())
         });
         let values: Vec<(i32, i64, i64, i64, &[u8])> = values.collect();
-        cluster.batch(Kind::Write, &batch, values).await.map(|_| ())
+        cluster
+            .batch(RequestKind::Write, &batch, values)
+            .await
+            .map(|_| ())
     }
 
     pub(crate) fn cut(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         let mut owned = self.owned.lock();
-        match owned.get_mut(&shard) {
+        match owned.get_mut(&shard).map(Arc::make_mut) {
             Some(state) if state.epoch == epoch.0 as i64 => {
                 state.is_cut = true;
                 Ok(())
@@ -398,7 +402,13 @@ impl Journals {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        if let Some(own) = self.owned.lock().get_mut(&shard).filter(|_| closed.is_none()) {
+        if let Some(own) = self
+            .owned
+            .lock()
+            .get_mut(&shard)
+            .map(Arc::make_mut)
+            .filter(|_| closed.is_none())
+        {
             own.replayed
                 .insert(epoch, (state.complete_from(epoch, from), runs));
         }
@@ -416,7 +426,7 @@ impl Journals {
         let (mut next, mut limit) = (from.max(slot), ENTRIES_AT_FIRST);
         loop {
             let values = (i32::from(shard.0), epoch, slot, next, limit);
-            let rows = cluster.block_on(cluster.rows(Kind::Read, &self.statements.entries, values))?;
+            let rows = cluster.block_on(cluster.rows(RequestKind::Read, &self.statements.entries, values))?;
             let (mut count, mut bytes) = (0, 0);
             for row in rows
                 .rows::<(i64, Bytes)>()
@@ -481,7 +491,7 @@ impl Journals {
         });
         let closed = Closed { end, from, runs };
         self.store_end(cluster, manifests, (shard, owner), number, &closed)?;
-        if let Some(own) = self.owned.lock().get_mut(&shard) {
+        if let Some(own) = self.owned.lock().get_mut(&shard).map(Arc::make_mut) {
             own.closed.insert(number, closed);
             own.replayed.remove(&number);
         }
@@ -500,7 +510,7 @@ impl Journals {
         for slot in state.live_of(epoch).take_while(|slot| *slot < to) {
             let values = (i32::from(shard.0), epoch, slot, to);
             let read = cluster.each_row(
-                Kind::Read,
+                RequestKind::Read,
                 &self.statements.sequences,
                 values,
                 |(sequence,): (i64,)| {
@@ -521,7 +531,7 @@ impl Journals {
     ) -> Result<()> {
         let (epoch, to) = (epoch.0 as i64, to.0 as i64);
         let state = self.state(cluster, manifests, shard)?;
-        let live: Vec<(Place, Slot)> = state
+        let live: Vec<(SlotKey, JournalSlot)> = state
             .live()
             .filter(|(place, _)| place.0 <= epoch)
             .map(|(place, slot)| (*place, *slot))
@@ -548,8 +558,8 @@ impl Journals {
         &self,
         cluster: &Cluster,
         shard: Shard,
-        place: Place,
-        mut slot: Slot,
+        place: SlotKey,
+        mut slot: JournalSlot,
         history_from: Option<i64>,
     ) -> Result<()> {
         let Some(history_from) = history_from else {
@@ -576,19 +586,19 @@ impl Journals {
             place.0,
             place.1,
         );
-        cluster.block_on(cluster.execute(Kind::Write, &self.statements.forget, values))?;
+        cluster.block_on(cluster.execute(RequestKind::Write, &self.statements.forget, values))?;
         slot.is_forgotten = true;
-        if let Some(own) = self.owned.lock().get_mut(&shard) {
+        if let Some(own) = self.owned.lock().get_mut(&shard).map(Arc::make_mut) {
             own.slots.insert(place, slot);
         }
         Ok(())
     }
 
-    fn free_slot(&self, cluster: &Cluster, shard: Shard, place: Place) -> Result<()> {
+    fn free_slot(&self, cluster: &Cluster, shard: Shard, place: SlotKey) -> Result<()> {
         let values = (FREED, i32::from(shard.0), place.0, place.1);
-        cluster.block_on(cluster.execute(Kind::Write, &self.statements.free, values))?;
-        cluster.block_on(cluster.execute(Kind::Write, &self.statements.unlist, values))?;
-        if let Some(own) = self.owned.lock().get_mut(&shard) {
+        cluster.block_on(cluster.execute(RequestKind::Write, &self.statements.free, values))?;
+        cluster.block_on(cluster.execute(RequestKind::Write, &self.statements.unlist, values))?;
+        if let Some(own) = self.owned.lock().get_mut(&shard).map(Arc::make_mut) {
             own.slots.remove(&place);
         }
         Ok(())
@@ -606,12 +616,15 @@ impl Journals {
             return Ok(());
         }
         let values = (lowest, i32::from(shard.0), state.epoch);
-        let answer =
-            cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.set_epoch_min, values))?;
-        if !cluster.applied(answer)? {
+        let answer = cluster.block_on(cluster.execute(
+            RequestKind::Conditional,
+            &self.statements.set_epoch_min,
+            values,
+        ))?;
+        if !is_applied(answer)? {
             return Err(not_owned(Epoch(state.epoch as u64)));
         }
-        if let Some(own) = self.owned.lock().get_mut(&shard) {
+        if let Some(own) = self.owned.lock().get_mut(&shard).map(Arc::make_mut) {
             own.epoch_min = lowest;
         }
         Ok(())
@@ -631,12 +644,15 @@ impl Journals {
         }
         let from = from.map(|from| state.history_from.unwrap_or(0).max(from.0 as i64));
         let values = (from, i32::from(shard.0), state.epoch);
-        let answer =
-            cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.set_history, values))?;
-        if !cluster.applied(answer)? {
+        let answer = cluster.block_on(cluster.execute(
+            RequestKind::Conditional,
+            &self.statements.set_history,
+            values,
+        ))?;
+        if !is_applied(answer)? {
             return Err(not_owned(epoch));
         }
-        if let Some(own) = self.owned.lock().get_mut(&shard) {
+        if let Some(own) = self.owned.lock().get_mut(&shard).map(Arc::make_mut) {
             own.history_from = from;
         }
         let freed = state.slots.iter().filter(|(_, slot)| {
@@ -680,7 +696,7 @@ impl Journals {
             entries: Vec::new(),
             next: SequenceNumber(from as u64),
         };
-        let places: Vec<Place> = state.slots.keys().copied().collect();
+        let places: Vec<SlotKey> = state.slots.keys().copied().collect();
         let mut bytes = 0;
         for (at, (epoch, slot)) in places.iter().enumerate() {
             let is_before = places.get(at + 1).is_some_and(|next| next.1 <= from);
@@ -706,18 +722,18 @@ impl Journals {
     // --- state -----------------------------------------------------------------------------------------
 
     /// Returns the state of a shard: the owner's, or what is stored now.
-    fn state(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<State> {
+    fn state(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<Arc<State>> {
         if let Some(own) = self.owned.lock().get(&shard) {
-            return Ok(own.clone());
+            return Ok(Arc::clone(own));
         }
-        self.load(cluster, manifests, shard)
+        self.load(cluster, manifests, shard).map(Arc::new)
     }
 
     fn load(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<State> {
         type Stored = (i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<bool>);
         let number = i32::from(shard.0);
         let settings =
-            cluster.block_on(cluster.rows(Kind::Conditional, &self.statements.settings, (number,)))?;
+            cluster.block_on(cluster.rows(RequestKind::Conditional, &self.statements.settings, (number,)))?;
         let settings = settings.maybe_first_row::<(Option<i64>, Option<i64>)>();
         let settings = settings.map_err(|error| unexpected("the read of a shard", error))?;
         let (epoch_min, history_from) = settings.unwrap_or((None, None));
@@ -739,28 +755,33 @@ impl Journals {
         }
         let epoch_min = state.epoch_min;
         let slots = &mut state.slots;
-        let read = cluster.each_row(Kind::Read, &self.statements.slots, (number,), |row: Stored| {
-            let (epoch, slot, last, bytes, written, is_forgotten) = row;
-            let is_forgotten = is_forgotten.unwrap_or(false);
-            if is_forgotten || epoch >= epoch_min {
-                let stored = Slot {
-                    last,
-                    bytes: bytes.unwrap_or(0),
-                    written: written.unwrap_or(0),
-                    is_forgotten,
-                    is_listed: true,
-                };
-                slots.insert((epoch, slot), stored);
-            }
-            Ok(())
-        });
+        let read = cluster.each_row(
+            RequestKind::Read,
+            &self.statements.slots,
+            (number,),
+            |row: Stored| {
+                let (epoch, slot, last, bytes, written, is_forgotten) = row;
+                let is_forgotten = is_forgotten.unwrap_or(false);
+                if is_forgotten || epoch >= epoch_min {
+                    let stored = JournalSlot {
+                        last,
+                        bytes: bytes.unwrap_or(0),
+                        written: written.unwrap_or(0),
+                        is_forgotten,
+                        is_listed: true,
+                    };
+                    slots.insert((epoch, slot), stored);
+                }
+                Ok(())
+            },
+        );
         cluster.block_on(read)?;
         Ok(state)
     }
 
-    fn last(&self, cluster: &Cluster, shard: Shard, place: Place) -> Result<Option<i64>> {
+    fn last(&self, cluster: &Cluster, shard: Shard, place: SlotKey) -> Result<Option<i64>> {
         let values = (i32::from(shard.0), place.0, place.1);
-        let rows = cluster.block_on(cluster.rows(Kind::Read, &self.statements.last, values))?;
+        let rows = cluster.block_on(cluster.rows(RequestKind::Read, &self.statements.last, values))?;
         let row = rows.maybe_first_row::<(i64,)>();
         let row = row.map_err(|error| unexpected("the read of an entry", error))?;
         Ok(row.map(|(sequence,)| sequence))
@@ -769,7 +790,7 @@ impl Journals {
 
 impl State {
     /// Returns the slots that a replay reads, in order.
-    fn live(&self) -> impl Iterator<Item = (&Place, &Slot)> {
+    fn live(&self) -> impl Iterator<Item = (&SlotKey, &JournalSlot)> {
         self.slots.iter().filter(|(_, slot)| !slot.is_forgotten)
     }
 

@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
-use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::batch::Batch;
 use scylla::statement::prepared::PreparedStatement;
 use tideline_backend::limits::check_edit;
 use tideline_backend::{
     BackendError, EditOutcome, Epoch, Manifest, ManifestChange, ManifestKind, ManifestRow, Result, Shard,
 };
 
-use crate::cluster::{Cluster, Kind, is_applied};
+use crate::cluster::{Cluster, RequestKind, is_applied, one_partition};
 use crate::error::{RETRY_AFTER, unexpected};
 
 /// Rows of one page of a manifest. A row has at most 64 KiB.
@@ -143,9 +142,9 @@ impl Manifests {
         let next = fence.number + 1;
         let values = (next, i32::from(shard.0), fence.epoch, fence.number);
         let raised = cluster
-            .execute(Kind::Conditional, &self.raise_fence, values)
+            .execute(RequestKind::Conditional, &self.raise_fence, values)
             .await;
-        let raised = raised.and_then(|answer| cluster.applied(answer));
+        let raised = raised.and_then(is_applied);
         let is_over = match raised {
             Ok(true) => true,
             // An earlier attempt of unknown outcome may have raised it. In a newer epoch the edit has lost.
@@ -210,7 +209,9 @@ impl Manifests {
 
     async fn heading(&self, cluster: &Cluster, shard: Shard) -> Result<Heading> {
         let values = (i32::from(shard.0),);
-        let rows = cluster.rows(Kind::Conditional, &self.heading, values).await?;
+        let rows = cluster
+            .rows(RequestKind::Conditional, &self.heading, values)
+            .await?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<i64>, Option<i64>)>();
         let row = row.map_err(|error| unexpected("the read of a shard", error))?;
         Ok(row.map_or_else(Heading::default, heading))
@@ -236,31 +237,22 @@ impl Manifests {
     ) -> Result<Option<(Heading, Vec<(i8, Bytes, Bytes)>)>> {
         type Stored = (Option<i64>, Option<i64>, Option<i8>, Option<Bytes>, Option<Bytes>);
         let mut found: Option<Heading> = None;
+        let mut is_changed = false;
         let mut all = Vec::new();
-        let mut state = PagingState::start();
-        loop {
-            let values = (i32::from(shard.0),);
-            let (page, next) = cluster.page(Kind::Conditional, &self.rows, values, state).await?;
-            for row in page
-                .rows::<Stored>()
-                .map_err(|error| unexpected("the read of a manifest", error))?
-            {
-                let (epoch, version, kind, name, detail) =
-                    row.map_err(|error| unexpected("the read of a manifest", error))?;
-                let now = heading((epoch, version, None));
-                if found.is_some_and(|found| found != now) {
-                    return Ok(None);
-                }
-                found = Some(now);
-                if let (Some(kind), Some(name), Some(detail)) = (kind, name, detail) {
-                    all.push((kind, name, detail));
-                }
+        let visit = |(epoch, version, kind, name, detail): Stored| {
+            let now = heading((epoch, version, None));
+            is_changed |= found.is_some_and(|found| found != now);
+            found = Some(now);
+            if let (Some(kind), Some(name), Some(detail)) = (kind, name, detail) {
+                all.push((kind, name, detail));
             }
-            match next {
-                PagingStateResponse::HasMorePages { state: more } => state = more,
-                PagingStateResponse::NoMorePages => return Ok(Some((found.unwrap_or_default(), all))),
-            }
-        }
+            Ok(())
+        };
+        let values = (i32::from(shard.0),);
+        cluster
+            .each_row(RequestKind::Conditional, &self.rows, values, visit)
+            .await?;
+        Ok((!is_changed).then(|| (found.unwrap_or_default(), all)))
     }
 
     /// Applies changes under the condition that epoch and version are as given.
@@ -276,7 +268,7 @@ impl Manifests {
         let (number, held, seen) = (i32::from(shard.0), epoch.0 as i64, version as i64);
         // A process that has not taken the shard in this epoch is refused by the epoch.
         let fence = self.decide(cluster, shard).await?.map_or(0, |fence| fence.number);
-        let mut batch = Batch::new(BatchType::Unlogged);
+        let mut batch = one_partition(None);
         let mut values = vec![Values::Raise(seen + 1, number, held, seen, fence)];
         batch.append_statement(self.raise_version.clone());
         for change in changes {
@@ -317,7 +309,7 @@ impl Manifests {
         (kind, name, detail): (i8, &[u8], &[u8]),
     ) -> Result<bool> {
         let (number, held) = (i32::from(shard.0), epoch.0 as i64);
-        let mut batch = Batch::new(BatchType::Unlogged);
+        let mut batch = one_partition(None);
         batch.append_statement(self.confirm_epoch.clone());
         batch.append_statement(self.put.clone());
         let values = vec![
@@ -328,9 +320,7 @@ impl Manifests {
     }
 
     async fn is_applied(&self, cluster: &Cluster, batch: &Batch, values: Vec<Values<'_>>) -> Result<bool> {
-        let answer = cluster.batch(Kind::Conditional, batch, values).await?;
-        let rows = answer.into_rows_result();
-        is_applied(&rows.map_err(|error| unexpected("a conditional write", error))?)
+        is_applied(cluster.batch(RequestKind::Conditional, batch, values).await?)
     }
 }
 

@@ -26,7 +26,7 @@ pub struct CassandraOptions {
     pub is_tls: bool,
     /// File with certificates (PEM) of the authorities of the nodes. `None`: the authorities of the system.
     pub ca_file: Option<PathBuf>,
-    /// What an acknowledged write must have reached at least. `Synced` needs nodes that sync their commit log before they
+    /// Minimum durability of an acknowledged write. `Synced` needs nodes that sync their commit log before they
     /// answer; with default settings, a node syncs it every ten seconds.
     pub acknowledged: Acknowledged,
     /// Time for which this process owns the shard without a renewal. After a crash, another process takes the shard

@@ -18,7 +18,7 @@ use tideline_backend::{BackendError, Epoch, Lease, Result, Shard, Stamp};
 use tideline_model::{Clock, SystemClock};
 use uuid::Uuid;
 
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::{Cluster, RequestKind, is_applied};
 use crate::error::unexpected;
 
 /// Value of the only partition of `member`.
@@ -67,9 +67,9 @@ struct Member {
     stamp_max: i64,
 }
 
-/// What a member's row says.
+/// Row of a member.
 #[derive(Debug, Clone)]
-struct Seen {
+struct MemberRow {
     address: String,
     renewals: i64,
     is_dead: bool,
@@ -78,7 +78,7 @@ struct Seen {
 
 /// Owner's part of the row of a shard.
 #[derive(Debug, Clone, Copy, Default)]
-struct Owned {
+struct ShardRow {
     epoch: i64,
     owner: Option<Uuid>,
     stamp_min: i64,
@@ -232,7 +232,7 @@ impl Leases {
             return Ok(());
         };
         let values = (CLUSTER, member.node);
-        let ended = cluster.block_on(cluster.execute(Kind::Conditional, &self.statements.end, values));
+        let ended = cluster.block_on(cluster.execute(RequestKind::Conditional, &self.statements.end, values));
         ended.map(|_| ())
     }
 
@@ -286,9 +286,9 @@ impl Leases {
         }
         let values = (CLUSTER, owner, seen.renewals);
         let answer = cluster
-            .execute(Kind::Conditional, &self.statements.declare_dead, values)
+            .execute(RequestKind::Conditional, &self.statements.declare_dead, values)
             .await?;
-        if !cluster.applied(answer)? {
+        if !is_applied(answer)? {
             return Err(owned_elsewhere(WATCH_INTERVAL));
         }
         tracing::warn!(
@@ -306,7 +306,7 @@ impl Leases {
         &self,
         cluster: &Cluster,
         shard: Shard,
-        before: Owned,
+        before: ShardRow,
         node: Uuid,
         stamp_min: i64,
     ) -> Result<Epoch> {
@@ -315,18 +315,18 @@ impl Leases {
             None => {
                 let values = (epoch, node, stamp_min, number);
                 cluster
-                    .execute(Kind::Conditional, &self.statements.take_first, values)
+                    .execute(RequestKind::Conditional, &self.statements.take_first, values)
                     .await
             }
             Some(owner) => {
                 let values = (epoch, node, stamp_min, number, before.epoch, owner);
                 cluster
-                    .execute(Kind::Conditional, &self.statements.take, values)
+                    .execute(RequestKind::Conditional, &self.statements.take, values)
                     .await
             }
         };
         let is_taken = match answer {
-            Ok(answer) => cluster.applied(answer)?,
+            Ok(answer) => is_applied(answer)?,
             // The row shows whether a take of unknown outcome was applied: no other process writes this pair.
             Err(BackendError::Unknown { .. }) => {
                 let now = self.owned(cluster, shard).await?;
@@ -365,11 +365,11 @@ impl Leases {
                 break;
             }
             match cluster
-                .execute(Kind::Conditional, &self.statements.renew, values)
+                .execute(RequestKind::Conditional, &self.statements.renew, values)
                 .await
             {
                 Ok(answer) => {
-                    let is_alive = cluster.applied(answer)?;
+                    let is_alive = is_applied(answer)?;
                     *member = is_alive.then_some(next);
                     return Ok(*member);
                 }
@@ -401,7 +401,7 @@ impl Leases {
             new.stamp_max,
         );
         let joined = cluster
-            .execute(Kind::Conditional, &self.statements.join, values)
+            .execute(RequestKind::Conditional, &self.statements.join, values)
             .await;
         // The row may be stored now or later, so a member of unknown outcome is the one that the next take renews.
         if joined.is_ok() || matches!(joined, Err(BackendError::Unknown { .. })) {
@@ -415,7 +415,7 @@ impl Leases {
         let mut owners = BTreeSet::from([own]);
         cluster
             .each_row(
-                Kind::Read,
+                RequestKind::Read,
                 &self.statements.owners,
                 (),
                 |(_, owner): (i32, Option<Uuid>)| {
@@ -427,7 +427,7 @@ impl Leases {
         let mut dead = Vec::new();
         cluster
             .each_row(
-                Kind::Read,
+                RequestKind::Read,
                 &self.statements.members,
                 (CLUSTER,),
                 |(node, is_dead): (Uuid, bool)| {
@@ -441,21 +441,21 @@ impl Leases {
         for node in dead {
             let values = (CLUSTER, node);
             cluster
-                .execute(Kind::Conditional, &self.statements.remove, values)
+                .execute(RequestKind::Conditional, &self.statements.remove, values)
                 .await?;
         }
         Ok(())
     }
 
-    async fn owned(&self, cluster: &Cluster, shard: Shard) -> Result<Owned> {
+    async fn owned(&self, cluster: &Cluster, shard: Shard) -> Result<ShardRow> {
         let values = (i32::from(shard.0),);
         let rows = cluster
-            .rows(Kind::Conditional, &self.statements.shard, values)
+            .rows(RequestKind::Conditional, &self.statements.shard, values)
             .await?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<Uuid>, Option<i64>)>();
         let row = row.map_err(|error| unexpected("the read of a shard", error))?;
         Ok(
-            row.map_or_else(Owned::default, |(epoch, owner, stamp_min)| Owned {
+            row.map_or_else(ShardRow::default, |(epoch, owner, stamp_min)| ShardRow {
                 epoch: epoch.unwrap_or(0),
                 owner,
                 stamp_min: stamp_min.unwrap_or(0),
@@ -463,13 +463,13 @@ impl Leases {
         )
     }
 
-    async fn seen(&self, cluster: &Cluster, node: Uuid) -> Result<Option<Seen>> {
+    async fn seen(&self, cluster: &Cluster, node: Uuid) -> Result<Option<MemberRow>> {
         let rows = cluster
-            .rows(Kind::Conditional, &self.statements.member, (CLUSTER, node))
+            .rows(RequestKind::Conditional, &self.statements.member, (CLUSTER, node))
             .await?;
         let row = rows.maybe_first_row::<(Option<String>, i64, bool, i64)>();
         let row = row.map_err(|error| unexpected("the read of a member", error))?;
-        Ok(row.map(|(address, renewals, is_dead, stamp_max)| Seen {
+        Ok(row.map(|(address, renewals, is_dead, stamp_max)| MemberRow {
             address: address.unwrap_or_default(),
             renewals,
             is_dead,

@@ -21,7 +21,7 @@ use tideline_backend::{
     Direction, KeyRange, Page, PageLimit, Partition, Result, Row, RowChange, ScanRange, Unit,
 };
 
-use crate::cluster::{Cluster, Kind, one_partition};
+use crate::cluster::{Cluster, RequestKind, one_partition};
 use crate::error::unexpected;
 
 /// Timestamp of rows that are written once.
@@ -193,7 +193,7 @@ impl Rows {
     ) -> Result<Option<Bytes>> {
         let (table, unit) = self.place(partition.unit);
         let values = (unit, i32::from(partition.bucket), key);
-        let rows = cluster.rows(Kind::Read, &table.get, values).await?;
+        let rows = cluster.rows(RequestKind::Read, &table.get, values).await?;
         let row = rows.maybe_first_row::<(Bytes,)>();
         let row = row.map_err(|error| unexpected("the read of a row", error))?;
         Ok(row.map(|(value,)| value))
@@ -219,11 +219,11 @@ impl Rows {
         let answer = match &range.end {
             Some(end) => {
                 let values = (unit, bucket, start, end.as_slice(), limit);
-                cluster.rows(Kind::Read, statement, values).await?
+                cluster.rows(RequestKind::Read, statement, values).await?
             }
             None => {
                 cluster
-                    .rows(Kind::Read, statement, (unit, bucket, start, limit))
+                    .rows(RequestKind::Read, statement, (unit, bucket, start, limit))
                     .await?
             }
         };
@@ -312,7 +312,10 @@ impl Rows {
                 }
             }
         }
-        cluster.batch(Kind::Write, &batch, values).await.map(|_| ())
+        cluster
+            .batch(RequestKind::Write, &batch, values)
+            .await
+            .map(|_| ())
     }
 
     /// Writes rows in batches, several of them in flight.
@@ -378,14 +381,14 @@ impl Rows {
             Some(end) => {
                 let values = (stamp, unit, bucket, start, end.as_slice());
                 cluster
-                    .execute(Kind::Write, &table.delete_range, values)
+                    .execute(RequestKind::Write, &table.delete_range, values)
                     .await
                     .map(|_| ())
             }
             None => {
                 let values = (stamp, unit, bucket, start);
                 cluster
-                    .execute(Kind::Write, &table.delete_from, values)
+                    .execute(RequestKind::Write, &table.delete_from, values)
                     .await
                     .map(|_| ())
             }
@@ -405,7 +408,7 @@ impl Rows {
             .map(|bucket| async move {
                 let values = (stamp, number, i32::from(*bucket));
                 cluster
-                    .execute(Kind::Write, &table.drop, values)
+                    .execute(RequestKind::Write, &table.drop, values)
                     .await
                     .map(|_| ())
             })

@@ -12,7 +12,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tideline_backend::{PartRef, Result, SegmentRef, Shard, Unit};
 use tideline_model::{GroupId, PartId, SegmentId, TableId, Tier};
 
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::{Cluster, RequestKind};
 use crate::error::unexpected;
 
 /// Number of a kind of units in the list.
@@ -27,7 +27,7 @@ const PAGE_ROWS: i32 = 5_000;
 /// Buckets that a process remembers. Beyond them it forgets all, and lists again what it writes to.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// Kind, id and bucket.
+/// RequestKind, id and bucket.
 type Bucket = (i8, i64, u16);
 
 /// List of units.
@@ -92,7 +92,7 @@ impl Units {
             tier_number(unit.tier()),
             LISTED,
         );
-        cluster.execute(Kind::Write, &self.insert, values).await?;
+        cluster.execute(RequestKind::Write, &self.insert, values).await?;
         let mut listed = self.listed.lock();
         if listed.len() >= REMEMBERED_MAX {
             listed.clear();
@@ -120,7 +120,7 @@ impl Units {
             listing.id,
             i32::from(bucket),
         );
-        cluster.execute(Kind::Write, &self.size, values).await?;
+        cluster.execute(RequestKind::Write, &self.size, values).await?;
         self.add_bytes(unit, bytes);
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Units {
             return Ok(Vec::new());
         };
         let values = (listing.shard, listing.kind, listing.id);
-        let rows = cluster.rows(Kind::Read, &self.buckets, values).await?;
+        let rows = cluster.rows(RequestKind::Read, &self.buckets, values).await?;
         let rows = rows.rows::<(i32,)>();
         let rows = rows.map_err(|error| unexpected("the list of buckets", error))?;
         rows.map(|row| {
@@ -168,7 +168,7 @@ impl Units {
             return Ok(());
         };
         let values = (UNLISTED, listing.shard, listing.kind, listing.id);
-        cluster.execute(Kind::Write, &self.remove, values).await?;
+        cluster.execute(RequestKind::Write, &self.remove, values).await?;
         let (first, last) = (
             (listing.kind, listing.id, 0),
             (listing.kind, listing.id, u16::MAX),
@@ -214,7 +214,9 @@ impl Units {
             size.1 += bytes.unwrap_or(0) as u64;
             Ok(())
         };
-        cluster.each_row(Kind::Read, &self.all, values, visit).await?;
+        cluster
+            .each_row(RequestKind::Read, &self.all, values, visit)
+            .await?;
         let mut known = self.bytes.lock();
         for (unit, size) in sizes {
             // A write of this process may have been counted, but not yet stored.

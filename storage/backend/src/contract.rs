@@ -243,7 +243,7 @@ pub struct HistoryPage {
 pub struct Capabilities {
     /// Name of the engine, as in settings.
     pub engine: &'static str,
-    /// What a synced write has reached when it is acknowledged.
+    /// Durability of an acknowledged synced write.
     pub acknowledged: Acknowledged,
     /// True if other processes can take over the data.
     pub is_shared: bool,
@@ -254,7 +254,7 @@ pub struct Capabilities {
     pub requests_in_flight: usize,
 }
 
-/// What a write with [`Durability::Synced`] has reached when its call returns.
+/// Durability of a write with [`Durability::Synced`] when its call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acknowledged {
     /// Stable storage: of this machine, or of a quorum of the nodes that store it.

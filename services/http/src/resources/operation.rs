@@ -37,13 +37,18 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     responses((status = 200, description = "The process is running", body = Health))
 )]
 async fn health() -> Json<Health> {
-    Json(Health {
+    Json(alive("ready for queries and writes"))
+}
+
+/// Returns the health of a process that responds.
+pub(crate) fn alive(message: &str) -> Health {
+    Health {
         name: "tideline".into(),
-        message: "ready for queries and writes".into(),
+        message: message.into(),
         status: "pass".into(),
         checks: Vec::new(),
         version: env!("CARGO_PKG_VERSION").into(),
-    })
+    }
 }
 
 /// Check that the service is ready
@@ -88,6 +93,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
     let body = Readiness {
         status: if is_ready { "ready" } else { "not ready" }.into(),
         role: "owner".into(),
+        owner: None,
         reads: readiness.reads,
         writes: readiness.writes,
         reasons: readiness.reasons,

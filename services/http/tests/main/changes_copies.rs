@@ -21,7 +21,7 @@ const START: i64 = 1_795_000_000_000_000_000;
 /// Number of random writes: before the position, between it and the base, and after the base.
 const STEPS: [usize; 3] = [150, 60, 150];
 
-fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Response {
+pub(crate) fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Response {
     server.json(method, path, &body.to_string())
 }
 
@@ -36,7 +36,7 @@ fn write_points(server: &Server, points: &[Value]) {
 }
 
 /// Checks that a request has succeeded, or that what it changes does not exist. Returns true if it has succeeded.
-fn is_done(response: &Response) -> bool {
+pub(crate) fn is_done(response: &Response) -> bool {
     assert!([200, 204, 404].contains(&response.status), "{}", response.text());
     response.status != 404
 }
@@ -310,7 +310,7 @@ fn messages(server: &Server, feed: &str) -> Vec<Value> {
 }
 
 /// Replaces the times of a message, which are those of the writes, by the fact that they exist.
-fn without_times(mut message: Value) -> Value {
+pub(crate) fn without_times(mut message: Value) -> Value {
     let members = message.as_object_mut().expect("an object");
     members.remove("time");
     for name in ["edited", "recalled"] {
@@ -321,7 +321,7 @@ fn without_times(mut message: Value) -> Value {
     message
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name]
         .as_str()
         .unwrap_or_else(|| panic!("no {name}: {value}"))

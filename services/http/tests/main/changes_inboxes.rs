@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tideline_model::Timestamp;
 use tideline_testkit::{Random, rounds, seed};
 
-use crate::client::{Response, Server};
+use crate::changes_copies::{is_done, json_of, text, without_times};
+use crate::client::Server;
 
 const TABLE: &str = "/v1/tables/chat";
 const FEEDS: &str = "/v1/tables/chat/feeds";
@@ -19,28 +20,12 @@ const USERS: [&str; 5] = ["ann", "bea", "cem", "dan", "eva"];
 /// Number of random writes: before the position, between it and the base, and after the base.
 const STEPS: [usize; 3] = [150, 60, 150];
 
-fn json_of(server: &Server, method: &str, path: &str, body: &Value) -> Response {
-    server.json(method, path, &body.to_string())
-}
-
-/// Checks that a request has succeeded, or that what it changes does not exist. Returns true if it has succeeded.
-fn is_done(response: &Response) -> bool {
-    assert!([200, 204, 404].contains(&response.status), "{}", response.text());
-    response.status != 404
-}
-
 fn start(inboxes: &Value) -> Server {
     let server = Server::start();
     let columns = json!([{"name": "text", "type": "string"}]);
     let chat = json!({"name": "chat", "model": "feed", "feed": {"columns": columns, "inboxes": inboxes}});
     json_of(&server, "POST", "/v1/tables", &chat).expect(201);
     server
-}
-
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value[name]
-        .as_str()
-        .unwrap_or_else(|| panic!("no {name}: {value}"))
 }
 
 fn number(value: &Value) -> i64 {
@@ -583,18 +568,6 @@ fn message_of(row: &Value) -> Value {
     message["columns"] = columns;
     if counters.as_object().is_some_and(|counters| !counters.is_empty()) {
         message["counters"] = counters;
-    }
-    message
-}
-
-/// Replaces the times of a message, which are those of the writes, by the fact that they exist.
-fn without_times(mut message: Value) -> Value {
-    let members = message.as_object_mut().expect("an object");
-    members.remove("time");
-    for name in ["edited", "recalled"] {
-        if members.contains_key(name) {
-            members.insert(name.to_owned(), json!(true));
-        }
     }
     message
 }

@@ -34,6 +34,7 @@ mod rows_import;
 mod running;
 mod service;
 mod shares;
+mod standby;
 mod statistics;
 mod transfers;
 mod watches;

@@ -214,19 +214,24 @@ fn a_search_that_has_begun_waits_between_its_rows() {
             &json!({"rows": rows}).to_string(),
         )
         .expect(200);
-    let body = json!({"where": {"column": "note", "equals": "x"}}).to_string();
+    read_after_a_wait(
+        &server,
+        "search",
+        &json!({"where": {"column": "note", "equals": "x"}}),
+    );
+    assert!(has_waited(&server));
+}
+
+/// Reads eight rows by a request that waits until the clock advances.
+fn read_after_a_wait(server: &Server, route: &str, body: &Value) {
+    let path = format!("/v1/tables/readings/rows/{route}");
     std::thread::scope(|scope| {
-        let read = scope.spawn(|| {
-            server
-                .json("POST", "/v1/tables/readings/rows/search", &body)
-                .expect(200)
-        });
-        while !read.is_finished() && !has_waited(&server) {}
+        let read = scope.spawn(|| server.json("POST", &path, &body.to_string()).expect(200));
+        while !read.is_finished() && !has_waited(server) {}
         server.clock.advance(10_000_000_000);
         let read = read.join().expect("it ends");
         assert_eq!(read["rows"].as_array().map(Vec::len), Some(8), "{read}");
     });
-    assert!(has_waited(&server));
 }
 
 #[test]
@@ -267,19 +272,8 @@ fn a_scan_waits_between_its_rows_instead_of_failing() {
     let keys: Vec<Value> = (1..9)
         .map(|day| json!({"meter": "m", "at": format!("2026-11-0{day}T00:00:00Z")}))
         .collect();
-    let body = json!({"keys": keys}).to_string();
-    std::thread::scope(|scope| {
-        let read = scope.spawn(|| {
-            server
-                .json("POST", "/v1/tables/readings/rows/get", &body)
-                .expect(200)
-        });
-        // Eight rows use 8 s, and 5 s can be used ahead, so the request waits until the clock advances.
-        while !read.is_finished() && !has_waited(&server) {}
-        server.clock.advance(10_000_000_000);
-        let read = read.join().expect("it ends");
-        assert_eq!(read["rows"].as_array().map(Vec::len), Some(8), "{read}");
-    });
+    // Eight rows use 8 s, and 5 s can be used ahead, so the request waits until the clock advances.
+    read_after_a_wait(&server, "get", &json!({"keys": keys}));
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl StorageEngine {
     }
 }
 
-/// Returns what is named `synced` or `replicated`.
+/// Parses `synced` or `replicated`.
 pub(super) fn acknowledged_of_name(name: &str) -> Result<Acknowledged, String> {
     [Acknowledged::Synced, Acknowledged::Replicated]
         .into_iter()
@@ -63,7 +63,7 @@ pub struct ClusterConfig {
     pub is_tls: bool,
     /// File with certificates of authorities.
     pub ca_file: Option<PathBuf>,
-    /// What an acknowledged write must have reached.
+    /// Minimum durability of an acknowledged write.
     pub acknowledged: Acknowledged,
     /// Time of a lease without a renewal.
     pub lease: Duration,

@@ -651,8 +651,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "cassandra.acknowledged",
-        "What an acknowledged write has reached: `synced`, the disks of a quorum; the server starts only if\n\
-         every node has commitlog_sync `group` or `batch`. Or `replicated`, at least the memory of a quorum.",
+        "Durability of an acknowledged write: `synced`, on the disks of a quorum; the server starts only if\n\
+         every node has commitlog_sync `group` or `batch`. Or `replicated`, at least in the memory of a quorum.",
         |config| Slot::Acknowledged(&mut config.cluster.acknowledged),
     ),
     Key::new(
