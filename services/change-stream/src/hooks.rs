@@ -4,7 +4,7 @@
 //! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
 //! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops.
 //!
-//! A receiver that answers with 410 Gone wants no more deliveries. The webhook is then paused, also over restarts, until a
+//! A receiver that responds with 410 Gone accepts no more deliveries. The webhook is then paused, also over restarts, until a
 //! request resumes it or changes its address. Its delivery stays due.
 
 use std::sync::atomic::Ordering;

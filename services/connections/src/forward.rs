@@ -1,7 +1,7 @@
 //! Forwarding of requests to another process that serves the same routes.
 //!
-//! Bodies pass through in both directions without being stored. A request is sent once: only its client knows whether it
-//! may be repeated.
+//! Bodies pass through in both directions without being stored. A request is sent once: only its client can
+//! decide to repeat it.
 
 use std::net::SocketAddr;
 use std::time::Duration;

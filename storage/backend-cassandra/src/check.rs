@@ -344,7 +344,7 @@ fn of_conditions(backend: &CassandraBackend) -> Check {
     }
 }
 
-/// Returns the nodes that the driver knows.
+/// Returns the nodes that the driver has found.
 fn nodes(cluster: &Cluster) -> Vec<Arc<Node>> {
     cluster.session().get_cluster_state().get_nodes_info().to_vec()
 }

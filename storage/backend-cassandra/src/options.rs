@@ -18,7 +18,7 @@ pub struct CassandraOptions {
     pub keyspace: String,
     /// Data centre whose nodes are used. `None`: the nodes of all data centres.
     pub data_center: Option<String>,
-    /// Name of the user; `None` if the cluster asks for none.
+    /// Name of the user; `None` if the cluster requires none.
     pub user: Option<String>,
     /// Password of the user.
     pub password: Option<String>,

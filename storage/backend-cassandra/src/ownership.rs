@@ -1,7 +1,7 @@
 //! Leases: which process owns a shard, and how another process takes it over.
 //!
 //! Each process has a row in `member` and renews it under the condition that it is not marked as dead. A process that
-//! wants a shard watches the row of its owner. If the count of renewals does not move for a lease and a quarter, by the
+//! is to take a shard watches the row of its owner. If the count of renewals does not move for a lease and a quarter, by the
 //! clock of the watcher alone, the watcher marks the owner as dead, under the condition that the count has not moved.
 //! Only then does it take the shard, in a new epoch. So a renewal that succeeds proves that no other process has taken a
 //! shard of this one, and clocks of different machines are never compared. The one assumption is that clocks run at the

@@ -1,7 +1,7 @@
 //! Rows of segments, parts and key spaces.
 //!
 //! The three kinds of units have tables of the same form. A page is one request, so that it shows one moment. How many
-//! rows a request asks for depends on the sizes of the rows that were seen last in its table: a node holds a page in
+//! rows a request reads at most depends on the sizes of the rows that were seen last in its table: a node holds a page in
 //! memory while it answers, and cannot bound its bytes by itself. So a page can end before its limit.
 
 use std::iter::once;

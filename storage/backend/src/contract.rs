@@ -66,7 +66,7 @@ pub enum Direction {
 }
 
 /// Size limit of a page. A page ends at the latest at `rows_max` rows, and after the row that exceeds `bytes_max`. It may
-/// end earlier: only [`Page::next`] says whether the range has more rows.
+/// end earlier: only [`Page::next`] shows that the range has more rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
     /// Maximum number of rows; at least 1.
