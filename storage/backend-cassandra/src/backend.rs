@@ -275,6 +275,11 @@ impl Backend for CassandraBackend {
         cluster.block_on(self.units.parts(cluster, shard))
     }
 
+    fn buckets(&self, unit: Unit) -> Result<Vec<u16>> {
+        let cluster = self.open_cluster()?;
+        cluster.block_on(self.units.buckets(cluster, unit))
+    }
+
     fn append(
         &self,
         shard: Shard,

@@ -146,7 +146,7 @@ impl Units {
             .sum()
     }
 
-    /// Returns the listed buckets of a unit.
+    /// Returns the listed buckets of a unit, in increasing order.
     pub(crate) async fn buckets(&self, cluster: &Cluster, unit: Unit) -> Result<Vec<u16>> {
         let Some(listing) = Listing::of(unit) else {
             return Ok(Vec::new());

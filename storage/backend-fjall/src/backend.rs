@@ -498,6 +498,10 @@ impl Backend for FjallBackend {
         Ok(parts)
     }
 
+    fn buckets(&self, unit: Unit) -> Result<Vec<u16>> {
+        self.inner.store(unit.tier()).buckets(unit)
+    }
+
     fn append(
         &self,
         shard: Shard,

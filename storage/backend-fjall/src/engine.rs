@@ -20,13 +20,18 @@ use fjall::{
 };
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::page::PageBuilder;
-use tideline_backend::{CacheUsage, Direction, KeyRange, Page, PageLimit, Partition, Result, Row, Unit};
+use tideline_backend::{
+    BackendError, CacheUsage, Direction, KeyRange, Page, PageLimit, Partition, Result, Row, Unit,
+};
 use tideline_model::{Durability, GroupId, Tier};
 use tideline_runtime::background;
 
 use crate::error::{During, from_fjall};
 use crate::files::list;
-use crate::keys::{Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, group_name, group_of, partition_prefix};
+use crate::keys::{
+    Bounds, COMMITS, MANIFEST, PARTS, ROWS, bounds, bucket_of, group_name, group_of, partition_prefix,
+    unit_end,
+};
 use crate::options::Setup;
 
 /// Block size of hot chunks. A block holds several chunks, which keeps the number of index entries low.
@@ -394,6 +399,24 @@ impl Engine {
     pub(crate) fn first_key(&self, keyspace: &Keyspace, range: Bounds) -> fjall::Result<Option<Slice>> {
         let mut found = self.database.snapshot().range(keyspace, range);
         found.next().map(fjall::Guard::key).transpose()
+    }
+
+    /// Returns the buckets of a unit that hold rows. Costs one seek per bucket.
+    pub(crate) fn buckets(&self, keyspace: &Keyspace, unit: Unit) -> Result<Vec<u16>> {
+        let mut buckets = Vec::new();
+        let mut next = Some(0);
+        while let Some(bucket) = next {
+            let start = Bound::Included(partition_prefix(Partition { unit, bucket }));
+            let key = self
+                .first_key(keyspace, (start, unit_end(unit)))
+                .map_err(|error| from_fjall(error, During::Read))?;
+            let Some(key) = key else { break };
+            let bucket = bucket_of(unit, &key)
+                .ok_or_else(|| BackendError::corrupt("a key of a segment or part is too short"))?;
+            buckets.push(bucket);
+            next = bucket.checked_add(1);
+        }
+        Ok(buckets)
     }
 
     /// Removes every row of a range: drops tables that are inside the range, then deletes the remaining rows in

@@ -27,6 +27,7 @@ const CLOSED_TAG: u8 = 0xfe;
 const SEGMENT_BYTES: usize = 8;
 const TABLE_BYTES: usize = 4;
 const SHARD_BYTES: usize = 2;
+const BUCKET_BYTES: usize = 2;
 
 /// Returns the name of a group's keyspace.
 pub(crate) fn group_name(group: GroupId) -> String {
@@ -117,6 +118,25 @@ pub(crate) fn part_of(key: &[u8], tier: Tier) -> Option<PartRef> {
         table: TableId(u32::from_be_bytes(*table)),
         tier,
     })
+}
+
+/// Returns the upper bound of the keys of a unit, in all buckets.
+pub(crate) fn unit_end(unit: Unit) -> Bound<Vec<u8>> {
+    match unit {
+        Unit::Segment(segment) => after_segment(segment.segment),
+        Unit::Part(part) => part_bounds(part).1,
+        Unit::Space(Space(space)) => {
+            let end = KeyRange::prefix(&space.to_be_bytes()).end;
+            end.map_or(Bound::Unbounded, Bound::Excluded)
+        }
+    }
+}
+
+/// Returns the bucket of a key of a unit; `None` if the key is too short.
+pub(crate) fn bucket_of(unit: Unit, key: &[u8]) -> Option<u16> {
+    let before = partition_prefix(Partition { unit, bucket: 0 }).len() - BUCKET_BYTES;
+    let bucket = key.get(before..)?.first_chunk::<BUCKET_BYTES>()?;
+    Some(u16::from_be_bytes(*bucket))
 }
 
 /// Returns the key of the row with a shard's epoch and manifest version.

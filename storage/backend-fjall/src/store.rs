@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fjall::Keyspace;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use tideline_backend::{
-    BackendError, Health, KeyRange, PartRef, Partition, Result, Row, RowChange, SegmentRef,
+    BackendError, Health, KeyRange, PartRef, Partition, Result, Row, RowChange, SegmentRef, Unit,
 };
 use tideline_model::GroupId;
 
@@ -334,6 +334,20 @@ impl Store {
     pub(crate) fn segments(&self) -> Result<Vec<SegmentRef>> {
         match self.engine()? {
             Some(engine) => segments::list(&engine, self.setup.tier),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the buckets of a segment or part that hold rows, in increasing order.
+    pub(crate) fn buckets(&self, unit: Unit) -> Result<Vec<u16>> {
+        let engine = self.engine()?;
+        let keyspace = engine.as_ref().and_then(|engine| match unit {
+            Unit::Segment(segment) => engine.group(segment.group),
+            Unit::Part(_) => engine.parts(),
+            Unit::Space(_) => None,
+        });
+        match engine.zip(keyspace) {
+            Some((engine, keyspace)) => engine.buckets(&keyspace, unit),
             None => Ok(Vec::new()),
         }
     }

@@ -618,6 +618,14 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Fails if the engine cannot list its parts.
     fn parts(&self, shard: Shard) -> Result<Vec<PartRef>>;
 
+    /// Returns the buckets of a segment or part that may have rows, in increasing order; every bucket with rows is
+    /// among them. The result is empty for a key space, because key-codec defines the buckets of key spaces.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the engine cannot list its buckets.
+    fn buckets(&self, unit: Unit) -> Result<Vec<u16>>;
+
     // --- journal ---------------------------------------------------------------------------------------
 
     /// Appends entries to the journal of an epoch. At most one call at a time per shard.

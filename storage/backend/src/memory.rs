@@ -507,6 +507,10 @@ impl Backend for MemoryBackend {
         Ok(held)
     }
 
+    fn buckets(&self, unit: Unit) -> Result<Vec<u16>> {
+        Ok(self.state()?.rows.buckets(unit))
+    }
+
     fn segments(&self, shard: Shard) -> Result<Vec<SegmentRef>> {
         let mut held = self.state()?.rows.segments();
         held.retain(|held| held.segment.shard() == shard.0);

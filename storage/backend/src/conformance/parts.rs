@@ -16,6 +16,7 @@ pub(super) const RULES: &[TierRule] = &[
         parts_are_apart,
     ),
     ("buckets of a part are isolated", buckets_are_apart),
+    ("the buckets of parts and segments are listed", buckets_are_listed),
     ("a write to a part is never seen in part", writes_are_atomic),
     (
         "sorted writes of a part are writes, whatever their size",
@@ -253,6 +254,36 @@ fn buckets_are_apart(fixture: &dyn Fixture, tier: Tier) {
     }
     assert_eq!(collect_all(&*backend, Partition::part(own, 2)), []);
     assert_eq!(held(&*backend), [own], "a part is listed once");
+}
+
+fn buckets_are_listed(fixture: &dyn Fixture, tier: Tier) {
+    let backend = fixture.open();
+    // The encoded numbers of the parts and of the segments are neighbours.
+    let parts = [part(1, 1, tier), part(2, 1, tier)];
+    let segments = [segment(1, 5, tier), segment(2, 5, tier)];
+    let buckets = [[0, 1, 0x0100, u16::MAX].as_slice(), &[3]];
+    for (&part, buckets) in parts.iter().zip(buckets) {
+        for &bucket in buckets {
+            write(&*backend, part, bucket, &[put(b"k", b"v"), put(b"l", b"w")], 1);
+        }
+    }
+    for (&segment, buckets) in segments.iter().zip(buckets) {
+        for &bucket in buckets {
+            load(&*backend, segment, bucket, &[row(b"k", b"v"), row(b"l", b"w")]);
+        }
+    }
+    let check = |backend: &dyn Backend| {
+        let of = |unit| backend.buckets(unit).expect("buckets");
+        for (n, expected) in buckets.into_iter().enumerate() {
+            assert_eq!(of(Unit::Part(parts[n])), expected);
+            assert_eq!(of(Unit::Segment(segments[n])), expected);
+        }
+        assert_eq!(of(Unit::Part(part(3, 1, tier))), []);
+        assert_eq!(of(Unit::Segment(segment(3, 6, tier))), []);
+        assert_eq!(of(Unit::Space(Space(1))), []);
+    };
+    check(&*backend);
+    check(&*reopen(fixture, backend));
 }
 
 fn writes_are_atomic(fixture: &dyn Fixture, tier: Tier) {

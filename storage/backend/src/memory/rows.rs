@@ -173,6 +173,16 @@ impl Rows {
         parts
     }
 
+    /// Returns the buckets of a segment or part, in increasing order.
+    pub(super) fn buckets(&self, unit: Unit) -> Vec<u16> {
+        if let Unit::Space(_) = unit {
+            return Vec::new();
+        }
+        let bucket = |bucket| Partition { unit, bucket };
+        let held = self.partitions.range(bucket(0)..=bucket(u16::MAX));
+        held.map(|(partition, _)| partition.bucket).collect()
+    }
+
     /// Returns the number of bytes stored in a tier.
     pub(super) fn bytes(&self, tier: Tier) -> u64 {
         let is_held = |partition: &Partition| partition.unit.tier() == tier;
