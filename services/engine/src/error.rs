@@ -439,9 +439,10 @@ fn log_kind(error: &LogError) -> ErrorKind {
         | LogError::LeaseLost { .. }
         | LogError::LeaseExpired
         | LogError::Closed => ErrorKind::Unavailable,
-        LogError::Model(_) | LogError::UnknownModel { .. } | LogError::StoredRow { .. } => {
-            ErrorKind::Internal
-        }
+        LogError::Model(_)
+        | LogError::UnknownModel { .. }
+        | LogError::StoredRow { .. }
+        | LogError::UnfinishedCopy => ErrorKind::Internal,
     }
 }
 

@@ -158,6 +158,7 @@ pub use tideline_backend as backend;
 pub use tideline_condition as condition;
 pub use tideline_ingest_protocols::prometheus::{EXEMPLAR_FIELD, START_FIELD, is_sample_detail};
 pub use tideline_key_codec as key_codec;
+pub use tideline_log::copy;
 pub use tideline_log::fail_points;
 pub use tideline_model as model;
 pub use tideline_runtime as runtime;

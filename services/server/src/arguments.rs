@@ -136,11 +136,14 @@ impl ClusterArguments {
 
     /// Merges the configuration file `config`, the environment and flags, for a command that needs a cluster.
     pub(crate) fn resolve(&self, config: Option<&Path>) -> Result<Resolved> {
-        let engine = (
-            "storage.backend",
-            Some(StorageEngine::Cassandra.name().to_owned()),
-        );
-        join(config, self.flags().into_iter().chain([engine]))
+        self.resolve_with(config, None)
+    }
+
+    /// Merges like [`resolve`](Self::resolve), for a command that may also be given a data folder.
+    pub(crate) fn resolve_with(&self, config: Option<&Path>, data_dir: Option<String>) -> Result<Resolved> {
+        let engine = StorageEngine::Cassandra.name().to_owned();
+        let others = [("storage.backend", Some(engine)), ("server.data_dir", data_dir)];
+        join(config, self.flags().into_iter().chain(others))
     }
 }
 

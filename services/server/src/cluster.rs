@@ -286,10 +286,24 @@ fn lock(folder: &Path) -> Result<File> {
         )));
     }
     let file = File::create(folder.join(LOCK_FILE)).map_err(at)?;
+    try_lock(&file).map_err(at)?;
+    Ok(file)
+}
+
+/// Refuses a folder that a server of a cluster uses.
+pub(crate) fn check_unused(folder: &Path) -> io::Result<()> {
+    match File::open(folder.join(LOCK_FILE)) {
+        Ok(file) => try_lock(&file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(at(io::Error::other("another process uses it"))),
-        Err(TryLockError::Error(error)) => Err(at(error)),
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process uses it")),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

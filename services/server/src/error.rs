@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tideline_engine::EngineError;
 use tideline_engine::backend::BackendError;
+use tideline_engine::copy::CopyError;
 use tideline_engine::runtime::ThreadFailure;
 
 use crate::config::Problem;
@@ -83,6 +84,9 @@ pub enum ServerError {
         /// Reason of the failure.
         source: BackendError,
     },
+    /// The data could not be copied between a folder and a cluster.
+    #[error("cannot copy: {0}")]
+    Copy(#[source] CopyError),
     /// The file with the password for the cluster cannot be read.
     #[error("cannot read the password file {}: {source}", file.display())]
     PasswordFile {

@@ -14,6 +14,7 @@
 //! | [`memory`] | [`MemoryLimit`]: the memory of the control group or machine |
 //! | [`server`] | [`Server`]: start, wait, stop |
 //! | [`cluster`] | the same for a server whose data is in a cluster: stand by, take over, serve |
+//! | [`copy`](mod@copy) | copy of all data between a data folder and a cluster |
 //! | `descriptors` | division of file descriptors between store and connections |
 //! | [`check`] | integrity check of a data folder that no server uses |
 //! | [`error`] | [`ServerError`] |
@@ -22,6 +23,8 @@ pub mod check;
 #[cfg(feature = "cassandra")]
 pub mod cluster;
 pub mod config;
+#[cfg(feature = "cassandra")]
+pub mod copy;
 mod descriptors;
 pub mod error;
 pub mod logging;

@@ -69,6 +69,8 @@ pub mod space {
     pub const REQUESTS: Space = Space(14);
     /// Saved searches.
     pub const SEARCHES: Space = Space(16);
+    /// All key spaces.
+    pub const ALL: [Space; 6] = [CATALOG, SCHEMAS, DELETES, METADATA, REQUESTS, SEARCHES];
 }
 
 /// Length of a chunk key, in bytes.
@@ -185,6 +187,11 @@ pub fn list_key(list: SegmentList, page: u32) -> [u8; 5] {
 /// Returns the key range of all pages of a list.
 pub fn list_pages(list: SegmentList) -> KeyRange {
     KeyRange::prefix(&[list as u8])
+}
+
+/// Returns the partitions of all key spaces.
+pub fn space_partitions() -> [Partition; 6] {
+    space::ALL.map(|space| Partition::space(space, SINGLE_SHARD_BUCKET))
 }
 
 /// Returns the partition of a timeline's catalog row.

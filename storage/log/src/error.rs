@@ -92,6 +92,11 @@ pub enum LogError {
     /// The entries of a position in the journal do not exist.
     #[error(transparent)]
     Recent(RecentError),
+    /// The database is the target of a copy that has not ended.
+    #[error(
+        "the database is an unfinished copy: run `tideline backend copy` again to finish it, or empty the target"
+    )]
+    UnfinishedCopy,
     /// The log is closed.
     #[error("the store is closed")]
     Closed,

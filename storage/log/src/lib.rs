@@ -27,6 +27,7 @@
 
 mod clock;
 mod committer;
+pub mod copy;
 mod edits;
 pub mod entry;
 pub mod error;

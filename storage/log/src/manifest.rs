@@ -17,6 +17,7 @@ use tideline_model::{
     PartsSpec, SequenceNumber, TableId, TableModel, TableName, TableSpec, TtlScope, WideSpec,
 };
 
+use crate::copy::is_unfinished_copy;
 use crate::error::{LogError, Result};
 
 pub mod stored;
@@ -247,6 +248,9 @@ pub const FORMAT_CODECS: u8 = 18;
 /// Format number of the row of a wide table with limits of the rates of reads and writes. A build of format 18 would not
 /// keep to them.
 pub const FORMAT_LIMITS: u8 = 19;
+/// Format number of the row that marks an unfinished copy. Earlier builds take the row for the cursor and refuse the
+/// format.
+pub const FORMAT_COPY: u8 = 20;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -256,8 +260,12 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`LogError::StoredRow`] if a row is damaged or has a format that this build does not support.
+    /// [`LogError::StoredRow`] if a row is damaged or has a format that this build does not support;
+    /// [`LogError::UnfinishedCopy`] if the rows are those of an unfinished copy.
     pub fn read(stored: &StoredManifest) -> Result<Self> {
+        if stored.rows.iter().any(is_unfinished_copy) {
+            return Err(LogError::UnfinishedCopy);
+        }
         let mut manifest = Self {
             version: stored.version,
             ..Self::default()

@@ -35,7 +35,7 @@ use crate::settings::LogSettings;
 ///
 /// The previous owner may still load or free segments that this owner does not see, so the two must never assign the
 /// same id. This leaves room for 16 million owners with 16 million ids each.
-const EPOCH_ID_BITS: u32 = 24;
+pub(crate) const EPOCH_ID_BITS: u32 = 24;
 
 /// Log that has read its manifest, but not yet its journal.
 #[derive(Debug)]

@@ -1,8 +1,13 @@
-//! `tideline backend`: creates the tables of a cluster, checks it, and shows its owner.
+//! `tideline backend`: creates the tables of a cluster, checks it, shows its owner, and copies data into and out of it.
 //!
 //! The commands connect to the cluster themselves; no server needs to run.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -10,10 +15,17 @@ use tideline_backend_cassandra::check::{self, Outcome};
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};
 use tideline_cli::{CliError, output};
 use tideline_engine::backend::{Acknowledged, Shard};
-use tideline_server::{ServerError, cluster};
+use tideline_engine::copy::CopyProgress;
+use tideline_server::{ServerError, StorageEngine, cluster, copy};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::arguments::ClusterArguments;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+
+/// Interval of the lines that tell the progress of a copy.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Exit status after a second signal.
+const EXIT_IMPATIENT: i32 = 130;
 
 /// Commands of a cluster.
 #[derive(Debug, Subcommand)]
@@ -37,6 +49,33 @@ Example: tideline backend schema --contact cassandra1 --keyspace tideline --repl
     #[command(after_help = "\
 Example: tideline backend owner --contact cassandra1 --keyspace tideline")]
     Owner(CheckArguments),
+    /// Copy all data from a data folder into a cluster, or back.
+    #[command(after_help = "\
+Stop the servers of both sides first: a folder or cluster in use is refused. The target must be empty:
+a keyspace with fresh tables (tideline backend schema), or a folder without a store. Each piece is read
+back and compared. Run the command again after an interruption: it continues. The source is not changed.
+Do not start servers on both sides afterwards. Archived files stay where they are; servers of the target
+need the same settings of the archive.
+
+Exit status: 0 copied and compared, 1 failed or interrupted.
+
+Examples:
+  tideline backend copy --to cassandra --data-dir ./tideline-data --contact cassandra1 --keyspace tideline
+  tideline backend copy --to fjall --data-dir ./copy --contact cassandra1 --keyspace tideline")]
+    Copy(CopyArguments),
+}
+
+/// Arguments of `backend copy`.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArguments {
+    /// Engine to copy into: cassandra (from the data folder) or fjall (into the data folder).
+    #[arg(long, value_name = "ENGINE", value_parser = clap::value_parser!(StorageEngine))]
+    to: StorageEngine,
+    /// Data folder [default: ./tideline-data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    #[command(flatten)]
+    cluster: CheckArguments,
 }
 
 /// Arguments of `backend check` and `backend owner`.
@@ -71,6 +110,7 @@ pub(crate) fn run(command: &BackendCommand) -> Result<()> {
         BackendCommand::Check(arguments) => run_check(arguments),
         BackendCommand::Schema(arguments) => create(arguments),
         BackendCommand::Owner(arguments) => show_owner(arguments),
+        BackendCommand::Copy(arguments) => run_copy(arguments),
     }
 }
 
@@ -135,6 +175,88 @@ fn show_owner(arguments: &CheckArguments) -> Result<()> {
         }
     };
     Ok(output::print(&text)?)
+}
+
+fn run_copy(arguments: &CopyArguments) -> Result<()> {
+    let CheckArguments {
+        config,
+        cluster,
+        json,
+    } = &arguments.cluster;
+    let resolved = cluster.resolve_with(config.as_deref(), arguments.data_dir.clone())?;
+    let is_interrupted = interrupts().map_err(Failure::Thread)?;
+    let begun = Instant::now();
+    let mut first: Option<CopyProgress> = None;
+    let mut printed = begun;
+    let copied = copy::run(&resolved.config, arguments.to, &mut |progress| {
+        let first = *first.get_or_insert(*progress);
+        if printed.elapsed() >= PROGRESS_INTERVAL {
+            printed = Instant::now();
+            let rate = (progress.bytes - first.bytes) as f64 / begun.elapsed().as_secs_f64();
+            eprintln!("{}, {}/s", describe(progress), output::bytes(rate as u64));
+        }
+        match is_interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    let text = match json {
+        true => json!({
+            "partitions": copied.partitions,
+            "rows": copied.rows,
+            "bytes": copied.bytes,
+            "entries": copied.entries,
+            "seconds": begun.elapsed().as_secs_f64(),
+        })
+        .to_string(),
+        false => format!(
+            "copied and compared: {}, {} journal entries, in {:.1} s",
+            describe(&copied),
+            copied.entries,
+            begun.elapsed().as_secs_f64()
+        ),
+    };
+    Ok(output::print(&text)?)
+}
+
+fn describe(progress: &CopyProgress) -> String {
+    format!(
+        "{} of {} partitions, {} rows, {}",
+        progress.partitions,
+        progress.partitions_total,
+        progress.rows,
+        output::bytes(progress.bytes)
+    )
+}
+
+/// Returns a flag that the first SIGINT or SIGTERM sets. A second signal ends the process.
+fn interrupts() -> std::io::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_interrupted);
+    let wait = move || {
+        runtime.block_on(async {
+            for is_first in [true, false] {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                if !is_first {
+                    std::process::exit(EXIT_IMPATIENT);
+                }
+                flag.store(true, Ordering::Relaxed);
+                eprintln!("stopping after the current piece; send the signal again to end immediately");
+            }
+        });
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(is_interrupted)
 }
 
 fn options(cluster: &ClusterArguments, config: Option<&PathBuf>) -> Result<CassandraOptions> {

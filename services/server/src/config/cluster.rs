@@ -3,6 +3,7 @@
 //! They exist in every build, so that a build without the engine refuses them with a reason.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use tideline_engine::backend::Acknowledged;
@@ -28,9 +29,12 @@ impl StorageEngine {
             Self::Cassandra => "cassandra",
         }
     }
+}
 
-    /// Returns the engine of a name.
-    pub(crate) fn of_name(name: &str) -> Result<Self, String> {
+impl FromStr for StorageEngine {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
         [Self::Fjall, Self::Cassandra]
             .into_iter()
             .find(|engine| engine.name() == name)

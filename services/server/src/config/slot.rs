@@ -111,7 +111,7 @@ impl Slot<'_> {
             Self::OptionalBytes64(setting) => *setting = Some(read_bytes(text, &range)?),
             Self::Duration(setting) => *setting = Duration::from_nanos(read_nanos(text, &range)?),
             Self::Secret(setting) => *setting = Some(Secret::new(text)?),
-            Self::StorageEngine(setting) => *setting = StorageEngine::of_name(text)?,
+            Self::StorageEngine(setting) => *setting = text.parse()?,
             Self::Acknowledged(setting) => *setting = acknowledged_of_name(text)?,
             Self::LogFormat(setting) => {
                 *setting = match text {

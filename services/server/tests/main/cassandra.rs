@@ -17,17 +17,17 @@ use crate::process::{Running, output, text, tideline};
 /// Lease of the servers. A take-over needs a quarter more.
 const LEASE: &str = "2s";
 /// Longest wait for a take-over, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keyspace with tables on the shared node.
-struct Cluster {
+pub(crate) struct Cluster {
     contact: &'static str,
     keyspace: String,
     folder: TempDir,
 }
 
 impl Cluster {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let cluster = Self {
             contact: shared_node()?,
             keyspace: format!("{name}_{}", std::process::id()),
@@ -39,7 +39,7 @@ impl Cluster {
     }
 
     /// Runs a command of `tideline backend`. Returns its output, and true if it succeeded.
-    fn backend(&self, command: &str, more: &[&str]) -> (String, bool) {
+    pub(crate) fn backend(&self, command: &str, more: &[&str]) -> (String, bool) {
         let place = ["--contact", self.contact, "--keyspace", &self.keyspace];
         let arguments = ["backend", command]
             .into_iter()
@@ -53,7 +53,7 @@ impl Cluster {
         (texts, output.status.success())
     }
 
-    fn serve(&self, name: &str) -> (Running, SocketAddr) {
+    pub(crate) fn serve(&self, name: &str) -> (Running, SocketAddr) {
         // A server that starts itself again listens on the same address only if the port is given.
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let listen = free.expect("a free port").to_string();
@@ -72,7 +72,7 @@ impl Cluster {
 }
 
 /// Waits until `/ready` of a server reports a role. A server that starts again does not listen for a moment.
-fn wait_for_role(address: SocketAddr, role: &str) -> Value {
+pub(crate) fn wait_for_role(address: SocketAddr, role: &str) -> Value {
     let look = || {
         let answer = Client::new(address).send("GET", "/ready", &[], b"").ok()?;
         let ready = answer.json();

@@ -6,6 +6,8 @@ mod ask;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod check;
+#[cfg(feature = "cassandra")]
+mod cluster_copy;
 mod config;
 mod demo;
 mod distributed;
