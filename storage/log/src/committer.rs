@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use tideline_backend::{BackendError, Epoch, JournalEntry};
+use tideline_backend::{BackendError, Epoch, ErrorKind, JournalEntry};
 use tideline_model::{Durability, SequenceNumber};
 use tideline_runtime::SupervisedThread;
 
@@ -351,12 +351,19 @@ impl Worker {
         step(When::Before)?;
         self.log.check_lease()?;
         let (backend, ownership) = (self.log.backend.as_ref(), &self.log.ownership);
-        backend
-            .append(SHARD, ownership.epoch, &entries, durability)
-            .inspect_err(|error| ownership.check_error(error, backend))?;
-        // A newer owner may have closed this epoch before the append arrived.
-        if let Err(lost) = self.log.check_lease() {
+        let appended = backend.append(SHARD, ownership.epoch, &entries, durability);
+        if let Err(error) = appended {
+            ownership.check_error(&error, backend);
+            let is_unknown = matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Timeout);
+            if is_unknown && ownership.is_limited() {
+                ownership.lose(&format!("an append has an unknown outcome: {error}"));
+            }
+            return Err(error.into());
+        }
+        // A newer owner may have closed this epoch before the append arrived. A renewal proves that there is none.
+        if let Err(lost) = ownership.wait_for_renewal(self.log.settings.renewal_patience) {
             let reason = format!("when the append was acknowledged, {lost}");
+            ownership.lose(&reason);
             return Err(BackendError::Unknown { reason }.into());
         }
         step(When::After)?;

@@ -5,13 +5,18 @@
 //! expired, reads and writes are refused until a renewal succeeds. If the shard has a newer owner, they are refused
 //! permanently. The lease is checked again after the backend has acknowledged an append, before the reply to the
 //! writer: a newer owner may have replayed the journal without the appended entries.
+//!
+//! A process whose append has an unknown outcome gives the shard up. Its entries may be in the journal without being
+//! applied. If it went on, it could accept a repeated message or a conditional write that contradicts them, and the next
+//! replay would apply both. The next owner, usually the same process, decides by its replay which entries exist.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use parking_lot::{Condvar, Mutex};
 use tideline_backend::{Backend, BackendError, Epoch, ErrorKind, Lease, Stamp};
 use tideline_model::Clock;
 use tideline_runtime::{SupervisedThread, Supervisor};
@@ -40,6 +45,10 @@ pub(crate) struct Ownership {
     lost: OnceLock<String>,
     /// Listener that is called when the shard is lost.
     on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Held while the state changes.
+    changing: Mutex<()>,
+    /// Notified when the lease is renewed or lost.
+    changed: Condvar,
 }
 
 impl Ownership {
@@ -53,6 +62,8 @@ impl Ownership {
             stamp_max: AtomicU64::new(lease.stamp_max.0),
             lost: OnceLock::new(),
             on_loss: OnceLock::new(),
+            changing: Mutex::new(()),
+            changed: Condvar::new(),
         };
         ownership.renewed(lease, sent);
         ownership
@@ -62,21 +73,27 @@ impl Ownership {
     fn renewed(&self, lease: &Lease, sent: Duration) {
         let until = lease.holds.map_or(FOR_EVER, |holds| nanos(sent + holds));
         self.stamp_max.fetch_max(lease.stamp_max.0, Ordering::Relaxed);
+        let _changing = self.changing.lock();
         if self.lost.get().is_none() {
             self.holds_until.store(until, Ordering::Release);
         }
+        self.changed.notify_all();
     }
 
-    /// Marks the shard as lost: it has a newer owner.
+    /// Marks the shard as lost: it has a newer owner, or this process must take it again.
     pub(crate) fn lose(&self, reason: &str) {
         if self.lost.set(reason.to_owned()).is_ok() {
             tracing::error!(
                 epoch = self.epoch.0,
                 reason,
-                "another process owns the data; this process stopped serving it"
+                "this process stopped serving the data"
             );
         }
-        self.holds_until.store(0, Ordering::Release);
+        {
+            let _changing = self.changing.lock();
+            self.holds_until.store(0, Ordering::Release);
+            self.changed.notify_all();
+        }
         if let Some(on_loss) = self.on_loss.get() {
             on_loss();
         }
@@ -99,6 +116,25 @@ impl Ownership {
             },
             None => LogError::LeaseExpired,
         })
+    }
+
+    /// Returns true if the lease is limited in time.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.holds_until.load(Ordering::Acquire) != FOR_EVER
+    }
+
+    /// Waits until an expired lease is renewed or lost, at most for `patience`. Returns an error unless the lease holds
+    /// then.
+    pub(crate) fn wait_for_renewal(&self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        let mut changing = self.changing.lock();
+        loop {
+            let checked = self.check();
+            let is_expired = matches!(checked, Err(LogError::LeaseExpired));
+            if !is_expired || self.changed.wait_until(&mut changing, deadline).timed_out() {
+                return checked;
+            }
+        }
     }
 
     /// Returns the highest stamp that may be used now.

@@ -22,6 +22,9 @@ pub struct LogSettings {
     /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so
     /// a clock that is before this time is not trusted.
     pub clock_floor: Timestamp,
+    /// Longest wait of an acknowledged append for the renewal of a lease that has expired meanwhile. Then the process
+    /// gives the shard up.
+    pub renewal_patience: Duration,
     /// Supervisor that starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,
 }
@@ -35,6 +38,7 @@ impl Default for LogSettings {
             request_ttl: Duration::from_secs(24 * 3_600),
             tail_bytes_max: 16 << 20,
             clock_floor: Timestamp::MIN,
+            renewal_patience: Duration::from_secs(10),
             supervisor: Supervisor::default(),
         }
     }
