@@ -284,6 +284,15 @@ impl Server {
         is_ready.then_some(self)
     }
 
+    /// Sends a signal.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server has ended.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the server is our child");
+    }
+
     fn kill_now(&mut self) {
         // Either call fails only if the process has already ended. Killing the tracer would leave the server
         // running.

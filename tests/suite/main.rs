@@ -8,6 +8,7 @@ mod archive_limits;
 mod audit;
 mod bad_input;
 mod changes;
+mod cluster_chaos;
 mod cold_flood;
 mod crash;
 mod crash_matrix;

@@ -53,6 +53,8 @@ pub struct NodeSettings {
     pub has_users: bool,
     /// Running node whose cluster the new node joins, which takes about 10 s longer. `None` starts a new cluster.
     pub seed: Option<Ipv4Addr>,
+    /// Address that the node announces to clients as its own, for a relay that listens there. `None`: its own.
+    pub announced: Option<Ipv4Addr>,
 }
 
 impl Default for NodeSettings {
@@ -62,6 +64,7 @@ impl Default for NodeSettings {
             commit_log: CommitLog::Periodic,
             has_users: false,
             seed: None,
+            announced: None,
         }
     }
 }
@@ -364,6 +367,9 @@ fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, S
     }
     if let Some(seed) = settings.seed {
         command.args(["--seed", &seed.to_string()]);
+    }
+    if let Some(announced) = settings.announced {
+        command.args(["--announced", &announced.to_string()]);
     }
     // In a group of its own, signals of a terminal for the test do not reach the script, which then cleans up.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
