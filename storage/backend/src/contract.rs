@@ -389,9 +389,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Makes the caller the owner of a shard, in a new epoch that is higher than all earlier ones.
     ///
-    /// Later `append` and `edit` calls with lower epochs are refused. If the lease is limited in time, its owner must
-    /// renew it before it expires. After it has expired, the owner must serve neither writes nor reads until a renewal
-    /// succeeds, because another process may own the shard.
+    /// Later `edit` calls with lower epochs are refused. `append` calls with lower epochs are refused, or their entries
+    /// reach only an epoch that is not closed. An older epoch that has no entries now gets none later. If the lease is
+    /// limited in time, its owner must renew it before it expires. After it has expired, the owner must serve neither
+    /// writes nor reads until a renewal succeeds, because another process may own the shard.
     ///
     /// # Errors
     ///
@@ -636,7 +637,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// - `Unknown`: the entries may be appended, now or later, until `close_epoch`. Repeat the same entries or continue
     ///   with higher sequence numbers; never reuse a sequence number for another value.
-    /// - `Refused`: the epoch is not the owner's, or the sequence numbers do not increase above the acknowledged ones.
+    /// - `Refused`: the epoch is not the owner's, or the sequence numbers do not increase above the acknowledged ones. A
+    ///   backend that cannot check the owner in the same request accepts the call of a former owner; the caller must check
+    ///   its lease after the call.
     /// - `TooLarge`: an entry exceeds [`VALUE_BYTES_MAX`].
     fn append(
         &self,
@@ -661,7 +664,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// `Refused` if the epoch is not the owner's.
     fn cut(&self, shard: Shard, epoch: Epoch, at: SequenceNumber) -> Result<()>;
 
-    /// Returns the epochs that have entries, lowest first.
+    /// Returns the epochs that have entries, lowest first. The owner closes those that are older than its own.
     ///
     /// # Errors
     ///
@@ -684,7 +687,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
     ) -> Result<()>;
 
-    /// Closes an older epoch: entries from `end` on are not part of it, even if they are stored later.
+    /// Closes an older epoch: entries from `end` on are not part of it, even if they are stored later. Entries before `end`
+    /// that the caller's last `replay` of the epoch did not pass on are not part of it either.
     ///
     /// After the close, the result of `replay` never changes, except by `forget`. Closing again with the same end is
     /// not an error.

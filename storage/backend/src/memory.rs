@@ -1,14 +1,16 @@
 //! In-memory backend for tests, with two behaviours.
 //!
 //! [`Character::Embedded`] behaves like the embedded engine, [`Character::Distributed`] like a cluster, including
-//! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. A [`MemoryDisk`]
-//! outlives the backend. In the embedded character, opening the disk again simulates a restart: all older handles then
+//! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. Handles with their own
+//! clocks take a shard only after its owner was silent; other handles take it at once. A [`MemoryDisk`] outlives the
+//! backend. In the embedded character, opening the disk again simulates a restart: all older handles then
 //! fail, as if their process had been killed.
 
 mod journal;
+mod leases;
 mod rows;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,13 +18,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use tideline_model::{Durability, SequenceNumber, Tier, Timestamp};
+use tideline_model::{Clock, Durability, SequenceNumber, Tier, Timestamp};
 
 use crate::contract::*;
 use crate::error::{BackendError, Result};
 use crate::limits::{check_edit, check_older, check_row, check_write};
 use crate::page::one_by_one;
-use journal::Journal;
+use journal::{Found, Journal};
+use leases::{MemberId, Members, Watched};
 use rows::Rows;
 
 /// Backend that stores everything in the memory of this process. Cheap to open; all calls share one lock.
@@ -57,6 +60,19 @@ pub struct MemoryBackend {
     opening: AtomicU64,
     /// Number of pages read, which varies the length of pages.
     pages: AtomicUsize,
+    /// Clock by which `take` waits for the silence of another owner; `None` if it does not wait.
+    clock: Option<Arc<dyn Clock>>,
+    own: Mutex<Own>,
+}
+
+/// State of a handle that is not on the disk.
+#[derive(Default)]
+struct Own {
+    /// Member of the last take.
+    member: Option<MemberId>,
+    watched: Watched,
+    /// Entries that the last replay of each epoch has passed on, until the epoch is closed.
+    found: BTreeMap<(Shard, Epoch), Found>,
 }
 
 /// Kind of engine that the backend imitates.
@@ -65,7 +81,7 @@ pub enum Character {
     /// All calls take effect in call order; stamps are ignored; one handle at a time.
     Embedded,
     /// The highest stamp wins, several handles share the data, journals are freed in slots of 256 sequence numbers, and
-    /// the faults of [`MemoryDisk::fail_append`] and [`MemoryDisk::fail_edit`] are possible.
+    /// the faults of [`MemoryDisk::fail_append`], [`MemoryDisk::fail_edit`] and [`MemoryDisk::fail_write`] are possible.
     Distributed,
 }
 
@@ -101,6 +117,20 @@ pub enum EditFault {
     Lost,
     /// The edit has taken effect.
     Applied,
+    /// The edit takes effect at [`MemoryDisk::land_late`], unless its owner reads or edits the manifest before, or the
+    /// shard is taken.
+    Late,
+}
+
+/// Actual outcome of a write of rows that returns `Unknown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteFault {
+    /// The write never takes effect.
+    Lost,
+    /// The write has taken effect.
+    Landed,
+    /// The write takes effect at [`MemoryDisk::land_late`], with its stamp.
+    Late,
 }
 
 #[derive(Default)]
@@ -110,9 +140,28 @@ struct State {
     shards: BTreeMap<Shard, ShardState>,
     append_faults: VecDeque<AppendFault>,
     edit_faults: VecDeque<EditFault>,
+    write_faults: VecDeque<WriteFault>,
+    /// Writes of rows that are not applied yet.
+    late_writes: Vec<LateWrite>,
+    members: Members,
+    /// True if an append to an older epoch is stored until the epoch is closed, and ignored later.
+    accepts_stale: bool,
     is_manifest_hidden: bool,
     chance: Option<Chance>,
     terms: Terms,
+}
+
+struct LateWrite {
+    partition: Partition,
+    changes: Vec<RowChange>,
+    stamp: Stamp,
+    durability: Durability,
+}
+
+struct LateEdit {
+    epoch: Epoch,
+    version: u64,
+    changes: Vec<ManifestChange>,
 }
 
 /// Terms of leases.
@@ -140,10 +189,14 @@ impl Default for Terms {
 #[derive(Default)]
 struct ShardState {
     owner: u64,
+    /// Member that owns the shard; `None` before the first take.
+    member: Option<MemberId>,
     stamp_min: u64,
     stamp_max: u64,
     version: u64,
     manifest: BTreeMap<(ManifestKind, Bytes), Bytes>,
+    /// Edit of unknown outcome that is not applied yet.
+    late_edit: Option<LateEdit>,
     journals: BTreeMap<Epoch, Journal>,
     history: Option<KeptEntries>,
 }
@@ -226,6 +279,19 @@ impl MemoryDisk {
         self.state.lock().edit_faults.push_back(fault);
     }
 
+    /// Plans the outcome of the next write of rows that has no planned outcome yet. Panics in the embedded character.
+    pub fn fail_write(&self, fault: WriteFault) {
+        self.assert_distributed("write faults need the distributed character");
+        self.state.lock().write_faults.push_back(fault);
+    }
+
+    /// Lets appends of former owners reach the journals of their epochs until these are closed, as on a cluster whose
+    /// appends are plain writes. Panics in the embedded character.
+    pub fn accept_stale_appends(&self) {
+        self.assert_distributed("stale appends need the distributed character");
+        self.state.lock().accepts_stale = true;
+    }
+
     /// Makes the manifest unreadable, or readable again, as if the cluster were unreachable. Panics in the embedded
     /// character.
     pub fn hide_manifest(&self, is_hidden: bool) {
@@ -233,7 +299,8 @@ impl MemoryDisk {
         self.state.lock().is_manifest_hidden = is_hidden;
     }
 
-    /// Makes appends and edits fail at random: about `fault_per_mille` of every thousand, as determined by the seed.
+    /// Makes appends, edits and writes of rows fail at random: about `fault_per_mille` of every thousand, as determined by
+    /// the seed.
     /// About half of the later appends, chosen at random, first apply all late appends of their shard. Panics in the
     /// embedded character.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
@@ -263,10 +330,22 @@ impl MemoryDisk {
         assert_eq!(self.character, Character::Distributed, "{otherwise}");
     }
 
-    /// Applies the late appends of epochs that are not closed, and drops those of closed epochs.
+    /// Applies the late appends of epochs that are not closed, the late edits that are still possible, and the late
+    /// writes of rows. Drops the other late appends and edits.
     pub fn land_late(&self) {
-        for shard in self.state.lock().shards.values_mut() {
+        let mut state = self.state.lock();
+        for shard in state.shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::land_late);
+            if let Some(edit) = shard.late_edit.take()
+                && shard.may_edit(edit.epoch, edit.version)
+            {
+                shard.apply(&edit.changes);
+            }
+        }
+        for late in std::mem::take(&mut state.late_writes) {
+            let (stamp, durability) = (late.stamp, late.durability);
+            let rows = &mut state.rows;
+            rows.write(self.character, late.partition, &late.changes, stamp, durability);
         }
     }
 
@@ -302,8 +381,21 @@ impl State {
         }
         let chance = self.chance.as_mut()?;
         if chance.hits() {
-            let kinds = [EditFault::Lost, EditFault::Applied];
-            Some(kinds[(chance.next() % 2) as usize])
+            let kinds = [EditFault::Lost, EditFault::Applied, EditFault::Late];
+            Some(kinds[(chance.next() % 3) as usize])
+        } else {
+            None
+        }
+    }
+
+    fn write_fault(&mut self) -> Option<WriteFault> {
+        if let Some(fault) = self.write_faults.pop_front() {
+            return Some(fault);
+        }
+        let chance = self.chance.as_mut()?;
+        if chance.hits() {
+            let kinds = [WriteFault::Lost, WriteFault::Landed, WriteFault::Late];
+            Some(kinds[(chance.next() % 3) as usize])
         } else {
             None
         }
@@ -311,10 +403,40 @@ impl State {
 }
 
 impl ShardState {
-    fn take(&mut self, terms: Terms) -> Lease {
+    fn take(&mut self, member: MemberId, terms: Terms) -> Lease {
         self.owner += 1;
+        self.member = Some(member);
         self.stamp_min = self.stamp_max.saturating_add(1);
+        // An older epoch without entries is not listed, so its new owner does not close it. It gets no entries later.
+        self.journals.values_mut().for_each(Journal::bar_if_empty);
+        for epoch in (1..self.owner).map(Epoch) {
+            self.journals.entry(epoch).or_insert_with(Journal::barred);
+        }
         self.lease(terms)
+    }
+
+    fn may_edit(&self, epoch: Epoch, version: u64) -> bool {
+        epoch.0 == self.owner && self.owner > 0 && version == self.version
+    }
+
+    /// Applies an edit, which raises the version.
+    fn apply(&mut self, changes: &[ManifestChange]) {
+        for change in changes {
+            match change {
+                ManifestChange::Put(row) => self
+                    .manifest
+                    .insert((row.kind, row.name.clone()), row.detail.clone()),
+                ManifestChange::Remove(kind, name) => self.manifest.remove(&(*kind, name.clone())),
+            };
+        }
+        self.version += 1;
+    }
+
+    /// Drops a late edit if `member` has sent it, because the member excludes it before it reads or edits the manifest.
+    fn decide(&mut self, member: Option<MemberId>) {
+        if member.is_some() && member == self.member {
+            self.late_edit = None;
+        }
     }
 
     /// Returns the owner's lease, extended by further stamps.
@@ -341,7 +463,20 @@ impl ShardState {
 
 impl MemoryBackend {
     /// Opens a disk. In the embedded character, all older handles of it fail from now on.
+    ///
+    /// The handle takes a shard at once, also from a living owner.
     pub fn open(disk: &Arc<MemoryDisk>) -> Self {
+        Self::new(disk, None)
+    }
+
+    /// Opens a disk as a process that has its own clock. With leases of limited time ([`MemoryDisk::limit_leases`]), the
+    /// handle takes a shard from another living owner only after the owner was silent for a lease and a quarter by this
+    /// clock; before, the call fails as `Unavailable`.
+    pub fn open_with_clock(disk: &Arc<MemoryDisk>, clock: Arc<dyn Clock>) -> Self {
+        Self::new(disk, Some(clock))
+    }
+
+    fn new(disk: &Arc<MemoryDisk>, clock: Option<Arc<dyn Clock>>) -> Self {
         let embedded = disk.character == Character::Embedded;
         let opening = {
             let mut state = disk.state.lock();
@@ -364,6 +499,8 @@ impl MemoryBackend {
             },
             opening: AtomicU64::new(opening),
             pages: AtomicUsize::new(0),
+            clock,
+            own: Mutex::default(),
         }
     }
 
@@ -412,8 +549,25 @@ impl Backend for MemoryBackend {
 
     fn take(&self, shard: Shard) -> Result<Lease> {
         let mut state = self.state()?;
+        let state = &mut *state;
+        let mut own = self.own.lock();
+        let own = &mut *own;
         let terms = state.terms;
-        Ok(state.shards.entry(shard).or_default().take(terms))
+        own.found.retain(|(taken, _), _| *taken != shard);
+        let shard = state.shards.entry(shard).or_default();
+        if let Some(other) = shard.member.filter(|member| Some(*member) != own.member) {
+            match (&self.clock, terms.holds) {
+                (Some(clock), Some(lease)) => {
+                    state
+                        .members
+                        .end_silent(other, lease, &mut own.watched, clock.monotonic())?;
+                }
+                _ => state.members.end(other),
+            }
+        }
+        let member = state.members.join(own.member);
+        own.member = Some(member);
+        Ok(shard.take(member, terms))
     }
 
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
@@ -425,8 +579,17 @@ impl Backend for MemoryBackend {
                 retry_after: Duration::from_secs(1),
             });
         }
+        let state = &mut *state;
         let shard = state.shards.entry(shard).or_default();
         shard.check_owner(epoch)?;
+        if !shard.member.is_some_and(|member| state.members.renew(member)) {
+            return Err(BackendError::Refused {
+                reason: format!(
+                    "the lease was not renewed in time, or was given up; its epoch was {}",
+                    epoch.0
+                ),
+            });
+        }
         Ok(shard.lease(terms))
     }
 
@@ -458,10 +621,26 @@ impl Backend for MemoryBackend {
     ) -> Result<()> {
         check_write(partition, changes)?;
         let mut state = self.state()?;
-        state
-            .rows
-            .write(self.disk.character, partition, changes, stamp, durability);
-        Ok(())
+        let fault = state.write_fault();
+        match fault {
+            None | Some(WriteFault::Landed) => {
+                let (character, rows) = (self.disk.character, &mut state.rows);
+                rows.write(character, partition, changes, stamp, durability);
+            }
+            Some(WriteFault::Late) => state.late_writes.push(LateWrite {
+                partition,
+                changes: changes.to_vec(),
+                stamp,
+                durability,
+            }),
+            Some(WriteFault::Lost) => {}
+        }
+        match fault {
+            None => Ok(()),
+            Some(fault) => Err(BackendError::Unknown {
+                reason: format!("the write was planned to be {fault:?}"),
+            }),
+        }
     }
 
     fn sync_rows(&self, shard: Shard) -> Result<()> {
@@ -525,7 +704,11 @@ impl Backend for MemoryBackend {
         durability: Durability,
     ) -> Result<()> {
         let mut state = self.state()?;
-        state.shards.entry(shard).or_default().check_owner(epoch)?;
+        let accepts_stale = state.accepts_stale;
+        let owned = state.shards.entry(shard).or_default();
+        if !(accepts_stale && epoch.0 < owned.owner) {
+            owned.check_owner(epoch)?;
+        }
         let fault = state.append_fault();
         let land_late = state.chance.as_mut().is_some_and(|chance| chance.next() % 2 == 0);
         let journals = &mut state.shards.entry(shard).or_default().journals;
@@ -580,19 +763,28 @@ impl Backend for MemoryBackend {
         from: SequenceNumber,
         visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
     ) -> Result<()> {
-        let entries = match self.shard(shard)?.journals.get(&epoch) {
-            Some(journal) => journal.from(from),
-            None => Vec::new(),
+        let (entries, is_open) = match self.shard(shard)?.journals.get(&epoch) {
+            Some(journal) => (journal.from(from), journal.end().is_none()),
+            None => (Vec::new(), false),
         };
+        if is_open {
+            let sequences: BTreeSet<SequenceNumber> = entries.iter().map(|(sequence, _)| *sequence).collect();
+            self.own
+                .lock()
+                .found
+                .insert((shard, epoch), Found { from, sequences });
+        }
         entries
             .into_iter()
             .try_for_each(|(sequence, value)| visit(sequence, value))
     }
 
     fn close_epoch(&self, shard: Shard, epoch: Epoch, end: SequenceNumber) -> Result<()> {
-        let mut shard = self.shard(shard)?;
-        check_older(epoch, Epoch(shard.owner))?;
-        shard.journals.entry(epoch).or_default().close(end)
+        let mut state = self.shard(shard)?;
+        check_older(epoch, Epoch(state.owner))?;
+        let found = self.own.lock().found.remove(&(shard, epoch));
+        let journal = state.journals.entry(epoch).or_default();
+        journal.close(end, found.as_ref())
     }
 
     fn forget(&self, shard: Shard, epoch: Epoch, to: SequenceNumber) -> Result<()> {
@@ -686,7 +878,8 @@ impl Backend for MemoryBackend {
                 retry_after: Duration::from_secs(1),
             });
         }
-        let shard = self.shard(shard)?;
+        let mut shard = self.shard(shard)?;
+        shard.decide(self.own.lock().member);
         let rows = shard.manifest.iter().map(|((kind, name), detail)| ManifestRow {
             kind: *kind,
             name: name.clone(),
@@ -710,22 +903,24 @@ impl Backend for MemoryBackend {
         let mut state = self.state()?;
         let fault = state.edit_fault();
         let shard = state.shards.entry(shard).or_default();
-        if epoch.0 != shard.owner || shard.owner == 0 || version != shard.version {
+        shard.decide(self.own.lock().member);
+        if !shard.may_edit(epoch, version) {
             return Ok(EditOutcome::Refused {
                 epoch: Epoch(shard.owner),
                 version: shard.version,
             });
         }
-        if fault != Some(EditFault::Lost) {
-            for change in changes {
-                match change {
-                    ManifestChange::Put(row) => shard
-                        .manifest
-                        .insert((row.kind, row.name.clone()), row.detail.clone()),
-                    ManifestChange::Remove(kind, name) => shard.manifest.remove(&(*kind, name.clone())),
-                };
+        match fault {
+            None | Some(EditFault::Applied) => shard.apply(changes),
+            Some(EditFault::Late) => {
+                let changes = changes.to_vec();
+                shard.late_edit = Some(LateEdit {
+                    epoch,
+                    version,
+                    changes,
+                });
             }
-            shard.version += 1;
+            Some(EditFault::Lost) => {}
         }
         match fault {
             None => Ok(EditOutcome::Applied {
@@ -764,6 +959,9 @@ impl Backend for MemoryBackend {
             let journals = state.shards.values_mut();
             journals.for_each(|shard| shard.journals.values_mut().for_each(Journal::sync));
             state.rows.sync_all();
+            if let Some(member) = self.own.lock().member {
+                state.members.end(member);
+            }
         }
         self.opening.store(0, Ordering::Release);
         Ok(())

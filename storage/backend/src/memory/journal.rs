@@ -1,8 +1,10 @@
 //! Journal of one epoch of one shard.
 //!
-//! Late entries are applied only by [`Journal::land_late`], and dropped if the epoch is closed before.
+//! Late entries are applied only by [`Journal::land_late`], and dropped if the epoch is closed before. A close keeps
+//! exactly the entries that the closing process has replayed: an entry that arrives between its replay and its close is
+//! not part of the epoch, like all entries that arrive later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tideline_model::{Durability, SequenceNumber};
@@ -18,11 +20,41 @@ pub(super) struct Journal {
     late: Vec<JournalEntry>,
     acknowledged: Option<SequenceNumber>,
     end: Option<SequenceNumber>,
+    /// True if the epoch had no entries when a newer owner took the shard. It gets none later, but can be closed.
+    is_barred: bool,
     /// Sequence number of the first entry that a power failure would lose.
     unsynced: Option<SequenceNumber>,
 }
 
+/// Entries of an open epoch that a replay has passed on.
+pub(super) struct Found {
+    /// Sequence number from which the replay began.
+    pub(super) from: SequenceNumber,
+    pub(super) sequences: BTreeSet<SequenceNumber>,
+}
+
 impl Journal {
+    /// Creates the journal of an epoch that gets no entries.
+    pub(super) fn barred() -> Self {
+        Self {
+            is_barred: true,
+            ..Self::default()
+        }
+    }
+
+    /// Ends an epoch without entries, because a newer owner takes the shard.
+    pub(super) fn bar_if_empty(&mut self) {
+        if self.is_empty() {
+            self.is_barred = true;
+            self.late.clear();
+        }
+    }
+
+    /// Returns true if entries that arrive now are part of the epoch.
+    fn is_open(&self) -> bool {
+        self.end.is_none() && !self.is_barred
+    }
+
     /// Records whether appended entries survive a power failure. A synced append also syncs all earlier entries.
     pub(super) fn note_durability(&mut self, entries: &[JournalEntry], durability: Durability) {
         match (durability, entries.first()) {
@@ -51,7 +83,11 @@ impl Journal {
         check_entries(entries, self.acknowledged)
     }
 
+    /// Stores entries, unless the epoch has been closed.
     pub(super) fn append(&mut self, entries: &[JournalEntry]) {
+        if !self.is_open() {
+            return;
+        }
         let entries = entries.iter().cloned();
         self.entries
             .extend(entries.map(|entry| (entry.sequence, entry.value)));
@@ -68,23 +104,28 @@ impl Journal {
     /// Applies late entries, unless the epoch has been closed.
     pub(super) fn land_late(&mut self) {
         let late = std::mem::take(&mut self.late);
-        if self.end.is_none() {
-            self.append(&late);
-        }
+        self.append(&late);
     }
 
     pub(super) fn end(&self) -> Option<SequenceNumber> {
         self.end
     }
 
-    pub(super) fn close(&mut self, end: SequenceNumber) -> Result<()> {
+    /// Closes the epoch at `end`. `found` are the entries that the caller has replayed; `None` if it has not replayed
+    /// the epoch.
+    pub(super) fn close(&mut self, end: SequenceNumber, found: Option<&Found>) -> Result<()> {
         match self.end {
             Some(closed) if closed != end => Err(BackendError::Refused {
                 reason: format!("the epoch was closed at {closed}, not {end}"),
             }),
-            _ => {
+            Some(_) => Ok(()),
+            None => {
                 self.end = Some(end);
                 self.entries.split_off(&end);
+                if let Some(found) = found {
+                    let entries = &mut self.entries;
+                    entries.retain(|at, _| *at < found.from || found.sequences.contains(at));
+                }
                 self.late.clear();
                 Ok(())
             }

@@ -2,7 +2,7 @@
 //!
 //! Further tests cover outcomes that are possible only for [`Character::Distributed`], and power failures.
 
-use tideline_model::{PartId, TableId};
+use tideline_model::{ManualClock, PartId, TableId};
 
 use super::*;
 use crate::conformance::{self, Fixture};
@@ -101,6 +101,133 @@ fn an_edit_of_unknown_outcome_is_told_apart_by_reading_the_manifest() {
         assert_eq!(failed.expect_err("planned").kind(), ErrorKind::Unknown);
         assert_eq!(backend.manifest(SHARD).expect("manifest").version, version);
     }
+}
+
+#[test]
+fn a_late_edit_is_applied_unless_its_owner_has_read_the_manifest() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let (backend, reader) = (MemoryBackend::open(&disk), MemoryBackend::open(&disk));
+    let epoch = backend.take(SHARD).expect("take").epoch;
+    let version = |backend: &MemoryBackend| backend.manifest(SHARD).expect("manifest").version;
+    let edit_late = |version| {
+        disk.fail_edit(EditFault::Late);
+        let failed = backend.edit(SHARD, epoch, version, &[]);
+        assert_eq!(failed.expect_err("planned").kind(), ErrorKind::Unknown);
+    };
+    edit_late(0);
+    assert_eq!(version(&reader), 0, "another process decides nothing");
+    disk.land_late();
+    assert_eq!(version(&backend), 1);
+    edit_late(1);
+    assert_eq!(version(&backend), 1);
+    disk.land_late();
+    assert_eq!(version(&backend), 1, "a read of the owner is final");
+    edit_late(1);
+    reader.take(SHARD).expect("take");
+    disk.land_late();
+    assert_eq!(version(&reader), 1, "the edit has the epoch of a former owner");
+}
+
+#[test]
+fn a_late_write_of_rows_has_its_own_stamp() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let backend = MemoryBackend::open(&disk);
+    let partition = Partition::space(Space(1), 0);
+    let write = |value: &'static str, stamp| {
+        let change = RowChange {
+            key: Bytes::from_static(b"k"),
+            value: Some(Bytes::from_static(value.as_bytes())),
+        };
+        backend.write(partition, &[change], Stamp(stamp), Durability::Synced)
+    };
+    let read = || conformance::value_of(&backend, partition, b"k").expect("scan");
+    for (late, newer, expected) in [(1, 2, "newer"), (4, 3, "late")] {
+        disk.fail_write(WriteFault::Late);
+        let failed = write("late", late).expect_err("planned");
+        assert_eq!(failed.kind(), ErrorKind::Unknown);
+        write("newer", newer).expect("write");
+        assert_eq!(read().as_deref(), Some(b"newer".as_slice()));
+        disk.land_late();
+        assert_eq!(read().as_deref(), Some(expected.as_bytes()));
+    }
+    disk.fail_write(WriteFault::Lost);
+    write("lost", 5).expect_err("planned");
+    disk.fail_write(WriteFault::Landed);
+    write("landed", 5).expect_err("planned");
+    disk.land_late();
+    assert_eq!(read().as_deref(), Some(b"landed".as_slice()));
+}
+
+#[test]
+fn a_closed_epoch_has_exactly_the_entries_that_were_replayed() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.accept_stale_appends();
+    let (old, new) = (MemoryBackend::open(&disk), MemoryBackend::open(&disk));
+    let append = |epoch, sequence| old.append(SHARD, epoch, &[entry(sequence)], Durability::Synced);
+    let first = old.take(SHARD).expect("take").epoch;
+    append(first, 1).expect("append");
+    disk.fail_append(AppendFault::Late);
+    append(first, 2).expect_err("planned");
+    append(first, 3).expect("append");
+    let second = new.take(SHARD).expect("take").epoch;
+    assert_eq!(sequences(&new, first), [1, 3]);
+    disk.land_late();
+    append(first, 4).expect("the epoch is not closed");
+    new.close_epoch(SHARD, first, SequenceNumber(4)).expect("close");
+    append(first, 5).expect("the append is not checked");
+    assert_eq!(sequences(&new, first), [1, 3]);
+
+    // An epoch without entries is not closed, and gets none.
+    let third = old.take(SHARD).expect("take").epoch;
+    append(second, 6).expect("the append is not checked");
+    assert_eq!(sequences(&old, second), []);
+    let listed: Vec<Epoch> = old
+        .epochs(SHARD)
+        .expect("epochs")
+        .iter()
+        .map(|at| at.epoch)
+        .collect();
+    assert_eq!(listed, [first]);
+    let future = append(Epoch(third.0 + 1), 7);
+    assert_eq!(future.expect_err("never taken").kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn a_handle_with_a_clock_takes_a_shard_only_from_a_silent_owner() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    let lease = Duration::from_secs(4);
+    disk.limit_leases(lease, 1_000);
+    let clocks = [0, 1].map(|_| ManualClock::new(Timestamp::EPOCH));
+    let [old, new] = clocks
+        .clone()
+        .map(|clock| MemoryBackend::open_with_clock(&disk, Arc::new(clock)));
+    let wait = |time: Duration| clocks[1].advance(time.as_nanos() as i64);
+    let is_owned = || {
+        let refused = new
+            .take(SHARD)
+            .expect_err("the owner is not silent for long enough");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    };
+    let held = old.take(SHARD).expect("the shard is free");
+    is_owned();
+    wait(lease);
+    is_owned();
+    old.renew(SHARD, held.epoch).expect("the owner lives");
+    wait(lease / 4);
+    is_owned();
+    wait(lease + lease / 4 - Duration::from_nanos(1));
+    is_owned();
+    wait(Duration::from_nanos(1));
+    let next = new.take(SHARD).expect("the owner is silent");
+    assert!(next.epoch > held.epoch && next.stamp_min > held.stamp_max);
+    let refused = old.renew(SHARD, held.epoch).expect_err("it was declared dead");
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+
+    // An owner that closes is followed at once.
+    let refused = old.take(SHARD).expect_err("the new owner lives");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    new.close().expect("it closes");
+    old.take(SHARD).expect("the owner has given up the shard");
 }
 
 #[test]

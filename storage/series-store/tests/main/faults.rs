@@ -155,7 +155,7 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
                     .expect("a table");
                 assert!(stored(&store, "doomed").is_empty());
             }
-            EditFault::Lost => {
+            EditFault::Lost | EditFault::Late => {
                 written.expect("the table is there");
                 assert_eq!(stored(&store, "doomed"), expected);
             }
@@ -165,7 +165,7 @@ fn no_write_is_acknowledged_by_a_table_that_may_be_dropped() {
         let (store, _) = test_backend.open(&Settings::default());
         let expected = match fault {
             EditFault::Applied => Rows::new(),
-            EditFault::Lost => expected,
+            EditFault::Lost | EditFault::Late => expected,
         };
         assert_eq!(stored(&store, "doomed"), expected, "{fault:?} after a restart");
         assert_eq!(stored(&store, "default").len(), 1, "{fault:?}");
