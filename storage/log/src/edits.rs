@@ -162,7 +162,12 @@ impl Log {
             tracing::error!(%error, "a manifest edit has an unknown outcome; the manifest is read again");
             return Err(error.into());
         };
-        let is_made = stored.epoch == self.epoch() && stored.version == current.version + 1;
+        if stored.epoch != self.epoch() {
+            // The edit may have been applied before the newer owner took the shard. Then that owner uses its segments,
+            // so they are not abandoned; if not, that owner frees them.
+            return Err(self.other_owner(stored.epoch));
+        }
+        let is_made = stored.version == current.version + 1;
         self.close_edit(open, is_made);
         match is_made {
             true => Ok(stored.version),

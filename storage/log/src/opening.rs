@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::trusted_clock::TrustedClock;
 use bytes::Bytes;
-use tideline_backend::{Backend, BackendError, Epoch, ManifestKind, ManifestRow, PartRef, SegmentRef};
+use tideline_backend::{Backend, BackendError, Epoch, Lease, ManifestKind, ManifestRow, PartRef, SegmentRef};
 use tideline_key_codec::parse_part_name;
 use tideline_model::{Clock, ModelTag, PartId, SegmentId, SequenceNumber, Timestamp};
 
@@ -70,16 +70,28 @@ impl Opening {
     ///
     /// # Errors
     ///
-    /// The errors of the backend, or [`LogError::StoredRow`] if a row of the manifest or of a request cannot be read.
+    /// The errors of the backend. [`LogError::StoredRow`] if a row of the manifest or of a request cannot be read.
+    /// [`LogError::LeaseLost`] or [`LogError::LeaseExpired`] if the lease has ended before everything was read.
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: LogSettings) -> Result<Self> {
+        let (renewed, supervisor) = (Arc::clone(&backend), settings.supervisor.clone());
+        Self::begin_with(backend, clock, settings, |lease, ownership| {
+            let renewer = |holds| Renewer::start(renewed, Arc::clone(ownership), &supervisor, holds);
+            lease.holds.map(renewer)
+        })
+    }
+
+    /// Begins like [`begin`](Self::begin). `start_renewer` starts the renewal of the lease.
+    pub(crate) fn begin_with(
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        settings: LogSettings,
+        start_renewer: impl FnOnce(&Lease, &Arc<Ownership>) -> Option<Renewer>,
+    ) -> Result<Self> {
         let sent = clock.monotonic();
         let lease = backend.take(SHARD)?;
         let ownership = Arc::new(Ownership::new(&lease, sent, Arc::clone(&clock)));
         // Renewal starts now: reading the stored state may take longer than the lease is valid.
-        let renewer = lease.holds.map(|holds| {
-            let (backend, ownership) = (Arc::clone(&backend), Arc::clone(&ownership));
-            Renewer::start(backend, ownership, &settings.supervisor, holds)
-        });
+        let renewer = start_renewer(&lease, &ownership);
         let stored = backend.manifest(SHARD)?;
         let mut manifest = Manifest::read(&stored)?;
         let held = backend.segments(SHARD)?;
@@ -98,6 +110,9 @@ impl Opening {
         for table in manifest.tables.keys() {
             requests.load(backend.as_ref(), *table)?;
         }
+        // The threads free the orphans that were found above. If the lease has ended meanwhile, these can be segments and
+        // parts that a newer owner has published.
+        ownership.check()?;
         Ok(Self {
             backend,
             clock,
