@@ -102,7 +102,8 @@ impl Drop for PendingBytes {
     }
 }
 
-struct Worker {
+/// Work of the thread.
+pub(crate) struct Worker {
     log: Arc<Log>,
     models: Vec<Arc<dyn LogModel>>,
     receiver: Receiver<Message>,
@@ -114,8 +115,17 @@ struct Worker {
 }
 
 impl Committer {
-    /// Starts the thread. Sequences continue after the newest entry.
+    /// Starts the thread.
     pub(crate) fn start(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> Self {
+        let (mut committer, worker) = Self::new(log, models);
+        let supervisor = &committer.log.settings.supervisor;
+        let thread = supervisor.spawn(THREAD, move || worker.run());
+        committer.thread = thread.expect("the system has a thread left at start");
+        committer
+    }
+
+    /// Creates the handle, and the work that its thread is to run. Sequences continue after the newest entry.
+    pub(crate) fn new(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> (Self, Worker) {
         // The number of messages is unbounded; `pending_bytes_max` bounds the bytes of the waiting writes.
         let (sender, receiver) = unbounded();
         let worker = Worker {
@@ -126,15 +136,13 @@ impl Committer {
             next: log.recent.end(),
             sync_due: None,
         };
-        let supervisor = &log.settings.supervisor;
-        let thread = supervisor.spawn(THREAD, move || worker.run());
-        let thread = thread.expect("the system has a thread left at start");
-        Self {
+        let committer = Self {
             log,
             sender,
             pending_bytes: Arc::default(),
-            thread,
-        }
+            thread: SupervisedThread::default(),
+        };
+        (committer, worker)
     }
 
     /// Sends a message and waits for its reply. Returns an error if the thread has ended, or if a supervised thread of
@@ -199,16 +207,8 @@ impl Worker {
     fn run(mut self) {
         loop {
             match self.receiver.recv_timeout(self.patience()) {
-                Ok(Message::Write(first)) => {
-                    self.log.settings.supervisor.round(THREAD);
-                    let (group, follow) = self.gather(first);
-                    self.commit(group);
-                    if follow.is_some_and(|message| !self.answer(message)) {
-                        break;
-                    }
-                }
                 Ok(message) => {
-                    if !self.answer(message) {
+                    if !self.handle(message) {
                         break;
                     }
                 }
@@ -219,6 +219,25 @@ impl Worker {
             self.freeze_if_due();
         }
         self.sync_buffered();
+    }
+
+    /// Handles a message, and the writes that wait after a write. Returns false for [`Message::Stop`].
+    fn handle(&mut self, message: Message) -> bool {
+        let Message::Write(first) = message else {
+            return self.answer(message);
+        };
+        self.log.settings.supervisor.round(THREAD);
+        let (group, follow) = self.gather(first);
+        self.commit(group);
+        follow.is_none_or(|message| self.answer(message))
+    }
+
+    /// Handles all waiting messages, for tests that run the work without its thread.
+    #[cfg(test)]
+    pub(crate) fn handle_waiting(&mut self) {
+        while let Ok(message) = self.receiver.try_recv() {
+            self.handle(message);
+        }
     }
 
     /// Handles a message that is not part of a group. Returns false for [`Message::Stop`].
@@ -423,7 +442,7 @@ impl Worker {
     }
 
     /// Syncs buffered entries, if there are any.
-    fn sync_buffered(&mut self) {
+    pub(crate) fn sync_buffered(&mut self) {
         if self.sync_due.is_none() {
             return;
         }
@@ -463,7 +482,7 @@ impl Worker {
         }
     }
 
-    fn freeze(&mut self) -> Result<SequenceNumber> {
+    pub(crate) fn freeze(&mut self) -> Result<SequenceNumber> {
         if self.models.iter().any(|model| !model.is_empty()) {
             self.log.backend.cut(SHARD, self.log.epoch(), self.next)?;
             for model in &self.models {

@@ -39,9 +39,10 @@ pub(crate) struct Flusher {
     thread: SupervisedThread,
 }
 
-struct Worker {
-    log: Arc<Log>,
-    models: Vec<Arc<dyn LogModel>>,
+/// Work of the thread.
+pub(crate) struct Worker {
+    pub(crate) log: Arc<Log>,
+    pub(crate) models: Vec<Arc<dyn LogModel>>,
 }
 
 impl Flusher {
@@ -132,16 +133,7 @@ impl Worker {
                 stored = Instant::now();
                 log.store_clock();
             }
-            self.models.iter().for_each(|model| model.tidy());
-            let is_read_only = log.check_not_read_only().is_err();
-            let settled = self.settle();
-            if !is_read_only {
-                self.reclaim_orphans();
-            }
-            let oldest = log.frozen.lock().first().copied();
-            let oldest = oldest.filter(|_| !is_read_only);
-            let failed =
-                is_read_only || !settled || oldest.is_some_and(|end| self.flush_and_report(end).is_err());
+            let has_failed = !self.work();
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
                 drop(progress);
@@ -151,11 +143,25 @@ impl Worker {
                 return;
             }
             let idle = log.frozen.lock().is_empty();
-            if failed || idle {
+            if has_failed || idle {
                 // After the timeout, failed work is retried, and models free data that readers no longer hold.
                 log.flushing_changed.wait_for(&mut progress, RETRY_INTERVAL);
             }
         }
+    }
+
+    /// Does the deferred work of the models, resolves an open edit, and flushes the oldest frozen generation. Returns
+    /// false if some of it failed.
+    pub(crate) fn work(&self) -> bool {
+        self.models.iter().for_each(|model| model.tidy());
+        let is_read_only = self.log.check_not_read_only().is_err();
+        let settled = self.settle();
+        if is_read_only {
+            return false;
+        }
+        self.reclaim_orphans();
+        let oldest = self.log.frozen.lock().first().copied();
+        settled && oldest.is_none_or(|end| self.flush_and_report(end).is_ok())
     }
 
     /// Frees parts that the manifest did not reference at the start. The next start retries failures.

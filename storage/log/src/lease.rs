@@ -150,7 +150,7 @@ impl Ownership {
     }
 
     /// Renews the lease. Returns false if the shard has a newer owner, true otherwise, even if the renewal failed.
-    fn renew(&self, backend: &dyn Backend) -> bool {
+    pub(crate) fn renew(&self, backend: &dyn Backend) -> bool {
         let sent = self.clock.monotonic();
         match backend.renew(SHARD, self.epoch) {
             Ok(lease) => {

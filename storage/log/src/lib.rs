@@ -43,6 +43,8 @@ mod reply;
 mod requests;
 mod retired;
 mod settings;
+#[cfg(test)]
+mod simulation;
 mod stamps;
 pub mod trusted_clock;
 
