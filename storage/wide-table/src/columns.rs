@@ -106,6 +106,7 @@ impl WideStore {
             if found.needs_part && self.must_read_again(&state, &rules) {
                 continue;
             }
+            self.log.check_lease()?;
             let changes: Vec<Bytes> = changes.iter().map(codec::encoded).collect();
             let value = resolve(base.as_ref(), &changes, rules.versions_max).map_err(damaged)?;
             let value = match value {

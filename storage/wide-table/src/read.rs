@@ -223,6 +223,7 @@ impl WideStore {
             if found.needs_part && self.must_read_again(&state, rules) {
                 continue;
             }
+            self.log.check_lease()?;
             let value = resolve(base.as_ref(), &found.mutations, rules.versions_max);
             let value = value.map_err(damaged)?;
             let row = value.map(|value| StoredRow::new(Bytes::copy_from_slice(key), value));
@@ -452,6 +453,8 @@ impl WideStore {
                 break merge;
             }
         };
+        // If the lease has ended meanwhile, a newer owner may have freed a part before it was read.
+        self.log.check_lease()?;
         let mut last = merge.horizon();
         let Merge {
             mut rows, scanned, ..

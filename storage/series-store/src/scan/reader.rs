@@ -299,7 +299,8 @@ impl<'a> ScanReader<'a> {
         }
         self.fragments
             .retain(|fragment| fragment.range().overlaps(&range));
-        Ok(())
+        // If the lease has ended meanwhile, a newer owner may have freed a segment before it was read.
+        Ok(self.snapshot.shared.log.check_lease()?)
     }
 
     fn gather_head(

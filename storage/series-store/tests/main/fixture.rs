@@ -12,7 +12,7 @@ use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, Presence};
 use tideline_model::{
-    ArchivePolicy, ColumnData, Durability, FieldId, Identity, ManualClock, Ordinal, Schedule, TableId,
+    ArchivePolicy, Clock, ColumnData, Durability, FieldId, Identity, ManualClock, Ordinal, Schedule, TableId,
     TableSpec, TimeRange, TimelineId, Timestamp, Value,
 };
 use tideline_series_store::check::{Checked, check};
@@ -70,7 +70,11 @@ impl TestBackend {
     }
 
     /// Opens the store with a clock that the test controls.
-    pub(crate) fn open_at(&self, settings: &Settings, clock: &ManualClock) -> (SeriesStore, Arc<Names>) {
+    pub(crate) fn open_at(
+        &self,
+        settings: &Settings,
+        clock: &(impl Clock + Clone + 'static),
+    ) -> (SeriesStore, Arc<Names>) {
         let clock = Arc::new(clock.clone());
         let names = Arc::new(Names::default());
         let recovery =

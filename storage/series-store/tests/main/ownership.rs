@@ -3,11 +3,13 @@
 //!
 //! The memory backend simulates other owners, failing renewals and limited leases.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Shard};
-use tideline_model::{ManualClock, TimeRange, Timestamp, Value};
+use tideline_model::{Clock, ManualClock, TimeRange, Timestamp, Value};
 use tideline_series_store::{LogError, Order, Selection, SeriesStore, Settings, StoreError};
 
 use crate::fixture::{Point, TestBackend, read, timeline, write};
@@ -110,6 +112,47 @@ fn a_lease_that_has_run_out_is_served_again_once_it_is_renewed() {
     until("the lease is renewed", || store.table("default").is_ok());
     write(&store, &table, &[point(3)], &[]).expect("a write");
     step(&store).expect("a read");
+}
+
+/// Clock that advances by 40 minutes at each request of the monotonic time after it was started.
+#[derive(Debug, Clone)]
+struct Hasty {
+    clock: ManualClock,
+    is_started: Arc<AtomicBool>,
+}
+
+impl Clock for Hasty {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        if self.is_started.load(Ordering::Relaxed) {
+            self.clock.advance(40 * 60 * 1_000_000_000);
+        }
+        self.clock.monotonic()
+    }
+}
+
+/// A newer owner may have freed segments before they were read, so the answer may lack points.
+#[test]
+fn a_read_during_which_the_lease_ends_is_not_answered() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(3_600), 1_000_000);
+    let clock = Hasty {
+        clock: ManualClock::new(Timestamp::EPOCH),
+        is_started: Arc::default(),
+    };
+    let (store, _) = TestBackend::Memory(disk).open_at(&Settings::default(), &clock);
+    let table = store.table("default").expect("the default table");
+    write(&store, &table, &[point(1)], &[timeline(1)]).expect("a write");
+    step(&store).expect("it is served");
+    clock.is_started.store(true, Ordering::Relaxed);
+    let expired = step(&store).expect_err("the lease ends between the begin and the end of the read");
+    assert!(
+        matches!(expired, StoreError::Log(LogError::LeaseExpired)),
+        "{expired}"
+    );
 }
 
 #[test]

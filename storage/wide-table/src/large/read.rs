@@ -95,7 +95,10 @@ impl LargeReader {
     fn stored(&self, piece: u32) -> Result<Option<Bytes>> {
         self.store.log.check_lease()?;
         let backend = self.store.log.backend();
-        Ok(backend.get(partition(self.part.at), &piece_key(self.value.id, piece))?)
+        let piece = backend.get(partition(self.part.at), &piece_key(self.value.id, piece))?;
+        // If the lease has ended meanwhile, a newer owner may have freed the piece before it was read.
+        self.store.log.check_lease()?;
+        Ok(piece)
     }
 }
 
