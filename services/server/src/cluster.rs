@@ -100,6 +100,7 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
 /// # Errors
 ///
 /// The errors of [`Server::start`], and those of the cluster that another try cannot mend, such as missing tables.
+/// [`ServerError::OwnershipLost`] if another process took the data before this one had opened it.
 pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
     let process = Process::begin(config)?;
     listening(process.address);
@@ -115,7 +116,11 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     discard_foreign_index(&config.data_dir, before).map_err(data_dir(config))?;
     let stop = process.stop.clone();
     let opened = Arc::clone(&backend);
-    let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)))?;
+    let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
+    let server = server.map_err(|error| match error {
+        ServerError::Engine { source, .. } if source.is_not_owner() => ServerError::OwnershipLost,
+        error => error,
+    })?;
     let epoch = server.engine().store().log().epoch();
     fs::write(config.data_dir.join(EPOCH_FILE), epoch.0.to_string()).map_err(data_dir(config))?;
     let (watching, ended) = mpsc::channel();

@@ -42,13 +42,13 @@ fn run_in_cluster(config: &Config) -> Result<()> {
     let listening = |address| {
         println!("listening on http://{address}, documentation at http://{address}/docs");
     };
-    let started = cluster::start(config, Arc::new(SystemClock), listening)?;
-    let outcome = match started {
-        cluster::Started::Stopped => Ok(()),
-        cluster::Started::Owner(owner) => {
+    let outcome = match cluster::start(config, Arc::new(SystemClock), listening) {
+        Ok(cluster::Started::Stopped) => Ok(()),
+        Ok(cluster::Started::Owner(owner)) => {
             tracing::info!("this process owns the data");
             owner.wait()
         }
+        Err(error) => Err(error),
     };
     if let Err(ServerError::OwnershipLost) = outcome {
         tracing::warn!("another process owns the data; this one begins again as a standby");
