@@ -29,8 +29,10 @@ use crate::error::{Damage, WideError};
 
 /// Bucket of a part that holds the blocks.
 pub(crate) const BLOCKS_BUCKET: u16 = 2;
-/// Number of rows that a block holds in a typical table. It only determines how many blocks a page reads at once.
-const TYPICAL_ROWS: usize = 200;
+/// Expected number of rows of the first block of a page: that of rows of about 160 bytes. The following blocks are expected
+/// to have as many rows as the block before. The number only determines how many blocks a page reads at once: each further
+/// read seeks in the engine again, which costs more than a block that is read in vain.
+const TYPICAL_ROWS: usize = 50;
 /// Maximum number of blocks that are read at once.
 const BLOCKS_READ_MAX: usize = 16;
 
@@ -156,6 +158,7 @@ impl<'b> Blocks<'b> {
             limit,
             found: PackedRows::default(),
             bytes: 0,
+            rows_per_block: TYPICAL_ROWS,
         };
         match direction {
             Direction::Ascending => self.read_ascending(&mut page)?,
@@ -240,12 +243,15 @@ struct Page<'b> {
     limit: PageLimit,
     found: PackedRows,
     bytes: usize,
+    /// Expected number of rows of the next block; at least 1.
+    rows_per_block: usize,
 }
 
 impl Page<'_> {
     /// Adds the rows of the next block. Returns true if the page is complete.
     fn add(&mut self, block: &Row) -> Result<bool> {
         let opened = self.blocks.open(&block.value)?;
+        self.rows_per_block = opened.rows;
         if self
             .range
             .end
@@ -290,7 +296,7 @@ impl Page<'_> {
     fn block_limit(&self) -> PageLimit {
         let rows = self.limit.rows_max - self.found.rows.len();
         PageLimit {
-            rows_max: (1 + rows / TYPICAL_ROWS).min(BLOCKS_READ_MAX),
+            rows_max: (1 + rows / self.rows_per_block).min(BLOCKS_READ_MAX),
             bytes_max: self.limit.bytes_max.clamp(1, 1 << 20),
         }
     }
