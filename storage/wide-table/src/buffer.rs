@@ -274,7 +274,7 @@ impl Changes {
             true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
             false => mutation,
         };
-        let mutations = SmallVec::from_iter([mutation]);
+        let mutations = SmallVec::from_buf([mutation]);
         self.rows.insert(key, BufferedRow { sequence, mutations });
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<'a> Column<'a> {
         Self {
             name,
             clears: false,
-            versions: SmallVec::from_iter([Version { time, value }]),
+            versions: SmallVec::from_buf([Version { time, value }]),
         }
     }
 

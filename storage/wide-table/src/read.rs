@@ -693,9 +693,7 @@ impl Source {
     fn of_blocks(packed: PackedRows) -> Self {
         let rows = packed.rows.into_iter();
         Self {
-            rows: rows
-                .map(|(key, row)| (key, Mutations::from_iter([row])))
-                .collect(),
+            rows: rows.map(|(key, row)| (key, Mutations::from_buf([row]))).collect(),
             more_after: packed.more_after,
             ..Self::default()
         }
@@ -829,7 +827,7 @@ impl WideStore {
                 continue;
             };
             bytes += row.key.len() + value.len();
-            rows.push_back((row.key.clone(), Mutations::from_iter([value])));
+            rows.push_back((row.key.clone(), Mutations::from_buf([value])));
             if bytes > limit.bytes_max && stored.peek().is_some() {
                 more_after = Some(row.key);
                 break;

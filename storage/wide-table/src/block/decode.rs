@@ -218,8 +218,8 @@ impl<'b> Block<'b> {
         limit: PageLimit,
     ) -> Result<BlockRows, Damage> {
         self.with_body(|body| {
-            let keys = self.keys(&body, range)?;
-            RowReader::new(body).read(keys, direction, limit)
+            let keys = self.keys(&body, range, limit.rows_max)?;
+            RowReader::new(body).read(keys, direction, limit, self.bytes / self.rows)
         })
     }
 
@@ -260,8 +260,9 @@ impl<'b> Block<'b> {
         Ok(())
     }
 
-    /// Decodes the keys up to the end of a range, and returns the keys in the range.
-    fn keys(&self, body: &Body<'_>, range: &KeyRange) -> Result<Keys, Damage> {
+    /// Decodes the keys up to the end of a range, and returns the keys in the range. The caller needs about `expected` of
+    /// them.
+    fn keys(&self, body: &Body<'_>, range: &KeyRange, expected: usize) -> Result<Keys, Damage> {
         let mut keys = Keys::default();
         let mut reader = KeyReader::new(body);
         for row in 0..self.rows {
@@ -274,6 +275,9 @@ impl<'b> Block<'b> {
             }
             if keys.ends.is_empty() {
                 keys.from = row;
+                let expected = expected.min(self.rows - row);
+                keys.bytes.reserve(expected * key.len());
+                keys.ends.reserve(expected);
             }
             keys.bytes.extend_from_slice(key);
             keys.ends.push(keys.bytes.len());
@@ -426,7 +430,14 @@ impl<'b> RowReader<'b> {
         Self { body, time: 0 }
     }
 
-    fn read(mut self, keys: Keys, direction: Direction, limit: PageLimit) -> Result<BlockRows, Damage> {
+    /// Reads rows in the order of `direction`. `row_bytes` is the typical size of a row, from which the memory is reserved.
+    fn read(
+        mut self,
+        keys: Keys,
+        direction: Direction,
+        limit: PageLimit,
+        row_bytes: usize,
+    ) -> Result<BlockRows, Damage> {
         let count = keys.ends.len();
         // A descending scan takes the last keys of the range.
         let skipped = match direction {
@@ -436,8 +447,9 @@ impl<'b> RowReader<'b> {
         for _ in 0..keys.from + skipped {
             self.skip()?;
         }
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
         let taken = count.min(limit.rows_max);
+        let expected = (taken * row_bytes).min(limit.bytes_max.saturating_add(row_bytes));
+        let (mut out, mut ends) = (Vec::with_capacity(expected), Vec::with_capacity(taken));
         for key in skipped..skipped + taken {
             self.next(&mut out)?;
             ends.push(out.len());
