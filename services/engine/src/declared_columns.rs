@@ -16,8 +16,8 @@ pub(crate) struct DeclaredColumns {
     layout: KeyLayout,
     /// Number and type of each declared column. The number is 0 for columns that rows store by name.
     declared: HashMap<String, (u32, ColumnType)>,
-    /// Names of the declared columns by number.
-    names: HashMap<u32, String>,
+    /// Names and types of the declared columns by number.
+    names: HashMap<u32, (String, ColumnType)>,
     /// Patterns in declaration order.
     patterns: Vec<(Glob, ColumnType)>,
 }
@@ -27,7 +27,9 @@ impl DeclaredColumns {
         let layout = KeyLayout::new(&wide.key, wide.allow_rising_key);
         let (patterns, declared): (Vec<&ColumnSpec>, Vec<&ColumnSpec>) =
             wide.columns.iter().partition(|column| column.is_pattern());
-        let names = declared.iter().map(|column| (column.number, column.name.clone()));
+        let names = declared
+            .iter()
+            .map(|column| (column.number, (column.name.clone(), column.column_type)));
         let numbers = declared
             .iter()
             .map(|column| (column.name.clone(), (column.number, column.column_type)));
@@ -71,10 +73,16 @@ impl DeclaredColumns {
             Some((number, column_type)) => return (ColumnName::Declared(*number), Some(*column_type)),
             None => {}
         }
+        (
+            ColumnName::Named(name.to_owned().into()),
+            self.type_by_pattern(name),
+        )
+    }
+
+    fn type_by_pattern(&self, name: &str) -> Option<ColumnType> {
         let mut patterns = self.patterns.iter();
         let pattern = patterns.find(|(pattern, _)| pattern.matches(name.as_bytes()));
-        let name = ColumnName::Named(name.to_owned().into());
-        (name, pattern.map(|(_, column_type)| *column_type))
+        pattern.map(|(_, column_type)| *column_type)
     }
 
     /// Returns the names and numbers of the declared columns that rows store by number.
@@ -82,14 +90,32 @@ impl DeclaredColumns {
         self.names
             .iter()
             .filter(|(number, _)| **number > 0)
-            .map(|(number, name)| (name.as_str(), *number))
+            .map(|(number, (name, _))| (name.as_str(), *number))
     }
 
     /// Returns the name of a stored column; `None` for a declared column that was removed from the settings.
     pub(crate) fn name_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<&'n str> {
         match column {
-            ColumnName::Declared(number) => self.names.get(number).map(String::as_str),
+            ColumnName::Declared(number) => self.names.get(number).map(|(name, _)| name.as_str()),
             ColumnName::Named(name) => Some(name),
+        }
+    }
+
+    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from the
+    /// settings.
+    pub(crate) fn declaration_of<'n>(
+        &'n self,
+        column: &'n ColumnName<'_>,
+    ) -> Option<(&'n str, Option<ColumnType>)> {
+        match column {
+            ColumnName::Declared(number) => {
+                let (name, column_type) = self.names.get(number)?;
+                Some((name, Some(*column_type)))
+            }
+            ColumnName::Named(name) => {
+                let declared = self.declared.get(&**name).map(|(_, column_type)| *column_type);
+                Some((name, declared.or_else(|| self.type_by_pattern(name))))
+            }
         }
     }
 }

@@ -168,6 +168,12 @@ impl WideTable {
     pub fn name_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<&'n str> {
         self.columns.name_of(column)
     }
+
+    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from the
+    /// settings; no type if neither the name nor a pattern declares one.
+    pub fn declaration_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<(&'n str, Option<ColumnType>)> {
+        self.columns.declaration_of(column)
+    }
 }
 
 /// Checks the settings of a feed table beyond those of other tables of rows.

@@ -11,13 +11,13 @@ use tideline_engine::model::feed::{
     CLEARED, COPY, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, RESERVED, SENDER,
     SOURCE, TARGET, TIME, TO,
 };
-use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
+use tideline_engine::model::{ColumnType, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{CellValue, Column, ColumnName, Mutation, RowDigest};
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{Members, RowIntegers};
 use tideline_rows::selection::RowEncoder;
-use tideline_rows::value::{parse_column, write_text, write_value};
+use tideline_rows::value::{parse_column, write_number, write_text, write_time, write_value};
 use tideline_rows::{Result, RowsError};
 
 use crate::delivery::has_copies;
@@ -212,7 +212,8 @@ struct Sorted<'r> {
     to: Option<&'r str>,
     except: Option<&'r str>,
     counters: Vec<(&'r str, i64)>,
-    others: Vec<(&'r str, &'r CellValue<'r>)>,
+    /// Name, declared type and value.
+    others: Vec<(&'r str, Option<ColumnType>, &'r CellValue<'r>)>,
 }
 
 impl<'r> Sorted<'r> {
@@ -220,7 +221,8 @@ impl<'r> Sorted<'r> {
         let mut sorted = Self::default();
         for column in &row.columns {
             // A column has no name if its declaration was removed from the settings.
-            let (Some(name), Some(newest)) = (table.name_of(&column.name), column.newest()) else {
+            let declaration = table.declaration_of(&column.name);
+            let (Some((name, declared)), Some(newest)) = (declaration, column.newest()) else {
                 continue;
             };
             match (name, &newest.value) {
@@ -238,12 +240,19 @@ impl<'r> Sorted<'r> {
                 (name, _) if is_copy(table, name) => {}
                 (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
                     (Some(counter), CellValue::I64(count)) => sorted.counters.push((counter, *count)),
-                    _ => sorted.others.push((name, value)),
+                    _ => sorted.others.push((name, declared, value)),
                 },
             }
         }
         sorted
     }
+}
+
+/// Appends the separator before a member of a message, and the name of the member.
+fn begin_member(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
 }
 
 impl RowEncoder for MessageEncoder {
@@ -257,8 +266,10 @@ impl RowEncoder for MessageEncoder {
     ) -> Result<()> {
         let sequence = sequence_of(table, key)?;
         let sorted = Sorted::new(table, row);
-        let time = time_of(table, sequence, row).to_rfc3339();
-        write!(out, "{{\"sequence\":\"{sequence}\",\"time\":\"{time}\"")?;
+        out.extend_from_slice(b"{\"sequence\":\"");
+        write_number(sequence, out);
+        out.extend_from_slice(b"\",\"time\":");
+        write_time(time_of(table, sequence, row), out);
         if self.has_feed {
             let (feed, _) = key_of(table, key)?;
             write!(out, ",\"feed\":\"{feed}\"")?;
@@ -270,7 +281,7 @@ impl RowEncoder for MessageEncoder {
         ];
         for (name, text) in texts {
             if let Some(text) = text {
-                write!(out, ",\"{name}\":")?;
+                begin_member(name, out);
                 write_text(text, out);
             }
         }
@@ -284,7 +295,8 @@ impl RowEncoder for MessageEncoder {
         ];
         for (name, list) in lists {
             if let Some(list) = list {
-                write!(out, ",\"{name}\":{list}")?;
+                begin_member(name, out);
+                out.extend_from_slice(list.as_bytes());
             }
         }
         out.extend_from_slice(b",\"columns\":{");
@@ -296,9 +308,9 @@ impl RowEncoder for MessageEncoder {
             write_text(name, out);
             out.push(b':');
         };
-        for (name, value) in sorted.others.iter().filter(|(name, _)| self.has(name)) {
+        for (name, declared, value) in sorted.others.iter().filter(|(name, ..)| self.has(name)) {
             begin(name, out);
-            write_value(value, table.column(name).1, RowIntegers::Number, out);
+            write_value(value, *declared, RowIntegers::Number, out);
         }
         let cleared = sorted.cleared.map(serde_json::from_str::<Vec<String>>);
         for name in cleared
@@ -318,13 +330,15 @@ impl RowEncoder for MessageEncoder {
                     out.push(b',');
                 }
                 write_text(name, out);
-                write!(out, ":{count}")?;
+                out.push(b':');
+                write_number(*count, out);
             }
             out.push(b'}');
         }
         for (name, time) in [("edited", sorted.edited), ("recalled", sorted.recalled)] {
             if let Some(time) = time {
-                write!(out, ",\"{name}\":\"{}\"", time.to_rfc3339())?;
+                begin_member(name, out);
+                write_time(time, out);
             }
         }
         out.push(b'}');

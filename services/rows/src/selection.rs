@@ -325,25 +325,28 @@ impl RowEncoder for Selection {
         let (mut is_first, mut left) = (true, ROW_BYTES_MAX as u64);
         for column in &row.columns {
             // If the declaration of a column was removed from the settings, the column has no name.
-            let Some(name) = table.name_of(&column.name).filter(|name| self.has(name)) else {
+            let declaration = table.declaration_of(&column.name);
+            let Some((name, declared)) = declaration.filter(|(name, _)| self.has(name)) else {
                 continue;
             };
-            let versions: Vec<&Version<'_>> = match self.versions {
-                None => column.versions.iter().take(1).collect(),
-                Some(Versions { count, range }) => {
-                    let in_range = |version: &&Version<'_>| range.contains(version.time);
-                    column.versions.iter().filter(in_range).take(count).collect()
-                }
+            let versions = self.versions.map(|Versions { count, range }| {
+                let in_range = |version: &&Version<'_>| range.contains(version.time);
+                let versions = column.versions.iter().filter(in_range).take(count);
+                versions.collect::<Vec<_>>()
+            });
+            let newest = match &versions {
+                None => column.newest(),
+                Some(versions) => versions.first().copied(),
             };
-            let Some(newest) = versions.first() else { continue };
+            let Some(newest) = newest else { continue };
             if !std::mem::take(&mut is_first) {
                 out.push(b',');
             }
             value::write_text(name, out);
             out.push(b':');
-            if self.versions.is_none() {
+            let Some(versions) = versions else {
                 if let CellValue::Large(large) = &newest.value {
-                    let wanted = (*large, table.column(name).1);
+                    let wanted = (*large, declared);
                     if let Some(inline) = &self.inline
                         && inline.write(table, key, wanted, &mut left, out)?
                     {
@@ -353,10 +356,9 @@ impl RowEncoder for Selection {
                     write_large(large, Some(&href), out);
                     continue;
                 }
-                let (_, declared) = table.column(name);
                 value::write_value(&newest.value, declared, self.integers, out);
                 continue;
-            }
+            };
             for (number, version) in versions.iter().enumerate() {
                 out.push(if number == 0 { b'[' } else { b',' });
                 value::write_typed(&version.value, Some(version.time), self.integers, out);

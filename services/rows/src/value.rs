@@ -9,7 +9,7 @@ use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_engine::key_codec::tuple::{Decimal, KeyKind, KeyValue};
 use tideline_engine::model::{ColumnType, Timestamp};
@@ -248,7 +248,7 @@ pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowInt
     write_plain(value, integers, out);
     if let Some(version) = version {
         out.extend_from_slice(b",\"version\":");
-        write_text(&Timestamp::from_nanos_clamped(version).to_rfc3339(), out);
+        write_time(Timestamp::from_nanos_clamped(version), out);
     }
     out.push(b'}');
 }
@@ -284,21 +284,19 @@ pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u
             put(format_args!("\"{number}\""));
         }
         CellValue::U64(number) if is_text(*number, integers) => put(format_args!("\"{number}\"")),
-        CellValue::I64(number) => put(format_args!("{number}")),
-        CellValue::U64(number) => put(format_args!("{number}")),
-        CellValue::F64(number) if number.is_finite() => {
-            serde_json::to_writer(out, number).expect("a vector takes all bytes");
-        }
+        CellValue::I64(number) => write_number(number, out),
+        CellValue::U64(number) => write_number(number, out),
+        CellValue::F64(number) if number.is_finite() => write_number(number, out),
         CellValue::F64(number) if number.is_nan() => put(format_args!("\"NaN\"")),
         CellValue::F64(number) => {
             let sign = if *number < 0.0 { "-" } else { "" };
             put(format_args!("\"{sign}Infinity\""));
         }
-        CellValue::Bool(value) => put(format_args!("{value}")),
+        CellValue::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         CellValue::Binary(bytes) => put(format_args!("\"{}\"", STANDARD.encode(bytes))),
         CellValue::Decimal(number) => put(format_args!("\"{number}\"")),
         CellValue::Json(text) => out.extend_from_slice(text.as_bytes()),
-        CellValue::Timestamp(time) => put(format_args!("\"{}\"", time.to_rfc3339())),
+        CellValue::Timestamp(time) => write_time(*time, out),
         CellValue::Large(large) => write_large(large, None, out),
     }
 }
@@ -306,6 +304,18 @@ pub fn write_plain(value: &CellValue<'_>, integers: RowIntegers, out: &mut Vec<u
 /// Appends a text as a JSON string.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a vector takes all bytes");
+}
+
+/// Appends a number. Formatting it through [`std::fmt`] takes twice as long.
+pub fn write_number(number: impl Serialize, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, &number).expect("a vector takes all bytes");
+}
+
+/// Appends a timestamp as a JSON string.
+pub fn write_time(time: Timestamp, out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(time.to_rfc3339().as_bytes());
+    out.push(b'"');
 }
 
 /// Returns the content of a JSON string; `None` for other values.
