@@ -463,7 +463,7 @@ pub struct MessageWatchQuery {
 pub struct WatchedMessages {
     /// Messages and events, oldest first.
     #[schema(value_type = Vec<Message>)]
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Box<RawValue>,
 }
 
 /// Order of messages.
@@ -482,7 +482,7 @@ pub enum MessageOrder {
 pub struct MessagePage {
     /// Messages in the requested order.
     #[schema(value_type = Vec<Message>)]
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Box<RawValue>,
     /// Cursor after the page: `after` or `before` of the next request. `null` if there was nothing to read and the
     /// request had no cursor.
     pub next: Option<Sequence>,
@@ -570,7 +570,7 @@ pub struct FeedPage {
     pub feed: String,
     /// Messages in the requested order.
     #[schema(value_type = Vec<Message>)]
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Box<RawValue>,
     /// Cursor after the page.
     pub next: Option<Sequence>,
     /// True if more messages follow at present, also because the response is full.
@@ -616,7 +616,7 @@ pub struct MergeFeeds {
 pub struct MergedPage {
     /// Messages.
     #[schema(value_type = Vec<Message>)]
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Box<RawValue>,
     /// Token of the next page, sent as `page`; `null` on the last page.
     pub next: Option<String>,
     /// Id of the request, as in the server log.
@@ -727,7 +727,7 @@ pub struct SearchMessages {
 pub struct MessagesFound {
     /// Messages in the requested order, each with its feed, and with `highlights` as in a search over rows.
     #[schema(value_type = Vec<Message>)]
-    pub messages: Vec<Box<RawValue>>,
+    pub messages: Box<RawValue>,
     /// Number of matching messages and events on all pages, as of the last commit of the index. With `as`, the number of those
     /// that the principal sees; `null` if more than 100,000 match.
     pub total: Option<u64>,

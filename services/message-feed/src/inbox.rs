@@ -96,9 +96,8 @@ pub fn page(
         if let Some((_, row)) = row
             && let Some(message) = shown(engine, table, row, (&reader, terms))?
         {
-            let json = encoded(table, encoder, &message)?;
-            bytes += json.len();
-            page.messages.push(json);
+            let columns = message.columns().map_err(|reason| damaged(table, reason))?;
+            bytes += page.messages.push(table, encoder, &message.key, &columns)?;
             last = Some(sequence);
         }
         page.next = Some(sequence);

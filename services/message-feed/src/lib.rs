@@ -19,6 +19,7 @@
 //! | [`inbox`] | inboxes and conversations of users |
 //! | [`members`] | members of feeds, cursors of users |
 //! | [`read`] | pages of one feed, of several feeds, and of several merged feeds; counts |
+//! | `message_list` | messages of a response as JSON |
 //! | `state` | state of the delivery of a feed |
 //! | [`search`] | searches over messages |
 //! | [`viewer`] | messages as one user sees them |
@@ -30,6 +31,7 @@ pub mod fan_out;
 pub mod inbox;
 pub mod members;
 pub mod message;
+mod message_list;
 pub mod read;
 pub mod search;
 pub mod send;
@@ -37,3 +39,4 @@ mod state;
 pub mod viewer;
 
 pub use message::MessageEncoder;
+pub use message_list::MessageList;

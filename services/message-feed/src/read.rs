@@ -20,6 +20,7 @@ use tideline_rows::{Result, RowsError, token};
 
 use crate::change::missing;
 use crate::message::{MessageEncoder, damaged, newest, sequence_of, time_of};
+use crate::message_list::MessageList;
 use crate::send::stored_key;
 use crate::viewer::Viewer;
 
@@ -174,8 +175,8 @@ impl ReadTerms {
 /// Page of messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Messages as JSON, in the order of the request.
-    pub messages: Vec<String>,
+    /// Messages in the order of the request.
+    pub messages: MessageList,
     /// Cursor after the page; that of the request if nothing was read.
     pub next: Option<i64>,
     /// True if more messages follow.
@@ -235,10 +236,9 @@ pub fn page(
                 break;
             }
             if is_included {
-                let json = encoded_columns(table, encoder, &row.key, &columns)?;
-                room.bytes = room.bytes.saturating_sub(json.len());
+                let bytes = page.messages.push(table, encoder, &row.key, &columns)?;
+                room.bytes = room.bytes.saturating_sub(bytes);
                 room.messages -= 1;
-                page.messages.push(json);
             }
         }
         scanned += 1;
@@ -370,8 +370,8 @@ struct Source<'e> {
 /// Messages of several feeds in one order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Messages as JSON, in the order of the request.
-    pub messages: Vec<String>,
+    /// Messages in the order of the request.
+    pub messages: MessageList,
     /// Token of the next page; `None` at the end.
     pub next: Option<String>,
 }
@@ -472,9 +472,8 @@ pub fn merge(
         }
         let source = &mut sources[number];
         if let Some((at, row)) = source.next.take() {
-            let json = encoded(table, encoder, &row)?;
-            bytes += json.len();
-            merged.messages.push(json);
+            let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+            bytes += merged.messages.push(table, encoder, &row.key, &columns)?;
             position = Some(at);
         }
         if let Some(at) = fill(source)? {
@@ -581,16 +580,7 @@ fn next(scan: &mut RowScan<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<
 /// Returns a message as JSON.
 pub(crate) fn encoded(table: &WideTable, encoder: &MessageEncoder, row: &StoredRow) -> Result<String> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-    encoded_columns(table, encoder, &row.key, &columns)
-}
-
-fn encoded_columns(
-    table: &WideTable,
-    encoder: &MessageEncoder,
-    key: &[u8],
-    columns: &Mutation<'_>,
-) -> Result<String> {
     let mut json = Vec::with_capacity(MESSAGE_BYTES);
-    encoder.write_row(table, key, columns, None, &mut json)?;
+    encoder.write_row(table, &row.key, &columns, None, &mut json)?;
     String::from_utf8(json).map_err(|error| damaged(table, error))
 }

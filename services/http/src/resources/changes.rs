@@ -315,7 +315,7 @@ async fn read(
             }
         }
         return Ok(Json(ChangePage {
-            records: raw(page.records)?,
+            records: page.records.into_iter().map(raw).collect::<Result<_>>()?,
             next: page.next.to_string(),
             has_more: page.has_more,
             request_id: id.into(),

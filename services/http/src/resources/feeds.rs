@@ -19,13 +19,14 @@ use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::{TableModel, TimelineId};
 use tideline_engine::{Engine, WideTable};
-use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::members::delete_feed as delete_with_members;
 use tideline_message_feed::read::{
     self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
 };
 use tideline_message_feed::search::search as search_messages;
 use tideline_message_feed::viewer::readable_feed;
+use tideline_message_feed::{MessageEncoder, MessageList};
+use tideline_openapi::ErrorCode;
 use tideline_openapi::feed::{
     FeedDetail, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
     SearchMessages, Sequence,
@@ -227,7 +228,7 @@ async fn read(
             )?;
             Ok(FeedPage {
                 feed: cursor.feed.clone(),
-                messages: raw(page.messages)?,
+                messages: raw(page.messages.to_json())?,
                 next: page.next.map(Sequence),
                 more: page.has_more,
             })
@@ -294,7 +295,7 @@ async fn merge(
     });
     let merged = merged.await?;
     Ok(JsonResponse(MergedPage {
-        messages: raw(merged.messages)?,
+        messages: raw(merged.messages.to_json())?,
         next: merged.next,
         request_id: id.into(),
     }))
@@ -323,9 +324,9 @@ async fn find_messages(
         description,
         RowTier::Hot,
         move |engine, table, is_stopped| {
-            let mut messages = Vec::new();
+            let mut messages = MessageList::default();
             let mut take = |json: &[u8]| {
-                messages.push(String::from_utf8_lossy(json).into_owned());
+                messages.push_encoded(json);
                 Ok(())
             };
             let end = search_messages(engine, table, request, is_stopped, &mut take)?;
@@ -334,7 +335,7 @@ async fn find_messages(
     );
     let (messages, (end, total)) = found.await?;
     Ok(JsonResponse(MessagesFound {
-        messages: raw(messages)?,
+        messages: raw(messages.to_json())?,
         total,
         waiting: end.waiting,
         next: end.next,
@@ -382,7 +383,7 @@ fn check_feeds(count: usize) -> Result<()> {
     match count {
         0 => Err(Failure::invalid("feeds is empty; name at least one feed")),
         count if count > FEEDS_MAX => Err(Failure::over(
-            tideline_openapi::ErrorCode::OverLimit,
+            ErrorCode::OverLimit,
             "number of feeds",
             FEEDS_MAX as u64,
             count as u64,
@@ -397,9 +398,7 @@ fn check_model(app: &App, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// Converts JSON texts to parts of a response.
-pub(crate) fn raw(messages: Vec<String>) -> Result<Vec<Box<RawValue>>> {
-    let raw = messages.into_iter().map(RawValue::from_string);
-    raw.collect::<std::result::Result<_, _>>()
-        .map_err(|error| Failure::new(tideline_openapi::ErrorCode::Internal, error.to_string()))
+/// Converts JSON to a part of a response.
+pub(crate) fn raw(json: String) -> Result<Box<RawValue>> {
+    RawValue::from_string(json).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
 }

@@ -16,9 +16,9 @@ use tideline_engine::check::check_database;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::{ManualClock, TableModel, TableName, TableSpec, TimelineId, Timestamp};
 use tideline_engine::{Engine, Settings, WideTable};
-use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::read::{Page, ReadTerms, Room, page};
 use tideline_message_feed::send::{Sent, WriteTerms, send};
+use tideline_message_feed::{MessageEncoder, MessageList};
 use tideline_openapi::feed::{FeedSettings, NewMessage};
 use tideline_rows::Result;
 use tideline_testkit::cassandra::shared_node;
@@ -203,7 +203,8 @@ impl Database {
 }
 
 /// Parses messages.
-pub(crate) fn values(messages: &[String]) -> Vec<Value> {
-    let parsed = messages.iter().map(|json| serde_json::from_str(json));
-    parsed.collect::<std::result::Result<_, _>>().expect("JSON")
+pub(crate) fn values(messages: &MessageList) -> Vec<Value> {
+    let parsed: Vec<Value> = serde_json::from_str(&messages.to_json()).expect("JSON");
+    assert_eq!(parsed.len(), messages.len());
+    parsed
 }

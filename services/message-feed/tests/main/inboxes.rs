@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::model::Tier;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
-use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::blocks::{block, blocked, unblock};
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
@@ -20,6 +19,7 @@ use tideline_message_feed::inbox::{conversations, page, reaches_cold};
 use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
 use tideline_message_feed::read::{self as reading, ReadTerms, Room};
 use tideline_message_feed::send::{WriteTerms, send};
+use tideline_message_feed::{MessageEncoder, MessageList};
 use tideline_openapi::feed::{EditMessage, MessageOrder};
 use tideline_rows::RowsError;
 use tideline_testkit::{Random, rounds, seed, seeds};
@@ -413,7 +413,7 @@ impl Model {
 }
 
 /// Returns the sequence numbers of messages in JSON.
-fn sequences(messages: &[String]) -> Vec<i64> {
+fn sequences(messages: &MessageList) -> Vec<i64> {
     let sequence = |message: &Value| message["sequence"].as_str()?.parse().ok();
     let found = values(messages);
     found
@@ -423,7 +423,7 @@ fn sequences(messages: &[String]) -> Vec<i64> {
 }
 
 /// Returns the messages in JSON.
-fn shown(messages: &[String]) -> Vec<Shown> {
+fn shown(messages: &MessageList) -> Vec<Shown> {
     let texts = values(messages).into_iter().map(|message| {
         let text = message["columns"]["text"].as_str().map(str::to_owned);
         (text, message["recalled"].is_string())

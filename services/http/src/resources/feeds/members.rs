@@ -4,6 +4,7 @@
 use axum::Json as JsonResponse;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
@@ -199,7 +200,7 @@ async fn read_inbox(
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<MessageQuery>,
-) -> Result<JsonResponse<MessagePage>> {
+) -> Result<Response> {
     pages::respond(app, id, table, Messages::Inbox(user), query).await
 }
 
@@ -345,7 +346,7 @@ fn view(member: Membership) -> Member {
 
 /// Converts the last message of a conversation to a part of the response.
 fn last_of(message: Option<String>) -> Result<Option<Box<RawValue>>> {
-    Ok(raw(message.into_iter().collect())?.pop())
+    message.map(raw).transpose()
 }
 
 /// Parses the token of a page of members: the time of the last member, and its name.

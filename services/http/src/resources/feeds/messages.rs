@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use axum::Json as JsonResponse;
 use axum::extract::{Request, State};
+use axum::response::Response;
 use serde::Deserialize;
 use tideline_connections::ReceivedBody;
 use tideline_engine::feeds::FeedName;
@@ -270,7 +271,7 @@ async fn list(
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MessageQuery>,
-) -> Result<JsonResponse<MessagePage>> {
+) -> Result<Response> {
     let messages = Messages::Feed(FeedName::parse(&feed));
     pages::respond(app, id, table, messages, query).await
 }
@@ -349,7 +350,7 @@ async fn read(
             &MessageEncoder::default(),
         )?)
     });
-    let message = raw(vec![message.await?])?.remove(0);
+    let message = raw(message.await?)?;
     Ok(JsonResponse(MessageDetail {
         message,
         request_id: id.into(),

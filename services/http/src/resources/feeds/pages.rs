@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json as JsonResponse;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::{TimelineId, Timestamp};
 use tideline_engine::{Engine, WideTable};
@@ -126,7 +127,7 @@ pub(super) async fn respond(
     table: String,
     messages: Messages,
     query: MessageQuery,
-) -> Result<JsonResponse<MessagePage>> {
+) -> Result<Response> {
     check_model(&app, &table)?;
     messages.check_principal(query.principal.as_deref())?;
     let mut request = PageRequest {
@@ -172,13 +173,26 @@ pub(super) async fn respond(
             request.terms.after = page.next;
             continue;
         }
-        return Ok(JsonResponse(MessagePage {
-            messages: raw(page.messages)?,
-            next: page.next.map(Sequence),
-            more: page.has_more,
-            request_id: id.into(),
-        }));
+        return answered(&page, id);
     }
+}
+
+/// Returns the response with a page. The messages are copied into the JSON of a response without messages: a serializer
+/// would parse them again.
+fn answered(page: &Page, id: RequestId) -> Result<Response> {
+    const BEGIN: &str = "{\"messages\":[";
+    let rest = serde_json::to_vec(&MessagePage {
+        messages: raw("[]".to_owned())?,
+        next: page.next.map(Sequence),
+        more: page.has_more,
+        request_id: id.into(),
+    });
+    let rest = rest.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+    let rest = rest
+        .strip_prefix(BEGIN.as_bytes())
+        .expect("the messages are the first member");
+    let json = [BEGIN.as_bytes(), page.messages.items(), rest].concat();
+    Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 /// Returns the time until which a request waits for messages.

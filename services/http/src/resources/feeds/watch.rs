@@ -235,14 +235,11 @@ impl MessageEvents {
             let mut text = Vec::new();
             put_head(Some(&end), "messages", &mut text);
             // The data is one line; JSON of users may have line breaks between its values.
-            let lines = page
-                .messages
-                .into_iter()
-                .map(|message| match message.contains(['\n', '\r']) {
-                    true => message.replace(['\n', '\r'], " "),
-                    false => message,
-                });
-            let messages = raw(lines.collect())?;
+            let mut lines = page.messages.to_json();
+            if lines.contains(['\n', '\r']) {
+                lines = lines.replace(['\n', '\r'], " ");
+            }
+            let messages = raw(lines)?;
             put_data(&WatchedMessages { messages }, &mut text);
             memory.grow(BYTES_PER_BYTE * text.len() as u64)?;
             parts.push((end, Bytes::from(text)));
