@@ -19,6 +19,7 @@ use std::{fs, io, thread};
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions};
 use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
 use tideline_engine::model::Clock;
+use tideline_engine::{EngineError, ErrorKind as EngineErrorKind};
 use tideline_http::standby::{self, KnownOwner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -100,7 +101,8 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
 /// # Errors
 ///
 /// The errors of [`Server::start`], and those of the cluster that another try cannot mend, such as missing tables.
-/// [`ServerError::OwnershipLost`] if another process took the data before this one had opened it.
+/// [`ServerError::OwnershipLost`] if another process took the data before this one had opened it, or if the cluster did
+/// not answer meanwhile.
 pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
     let process = Process::begin(config)?;
     listening(process.address);
@@ -118,7 +120,10 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let opened = Arc::clone(&backend);
     let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
     let server = server.map_err(|error| match error {
-        ServerError::Engine { source, .. } if source.is_not_owner() => ServerError::OwnershipLost,
+        ServerError::Engine { source, .. } if is_passing(&source) => {
+            tracing::warn!(error = %source, "the data could not be opened");
+            ServerError::OwnershipLost
+        }
         error => error,
     })?;
     let epoch = server.engine().store().log().epoch();
@@ -276,6 +281,11 @@ fn take_once(
         stand(address, error.to_string());
     }
     taken
+}
+
+/// Returns true for an error of opening the data that another attempt can mend.
+fn is_passing(error: &EngineError) -> bool {
+    error.is_not_owner() || error.kind() == EngineErrorKind::Unavailable
 }
 
 /// Holds the data folder for this process. It must not have an embedded store.

@@ -95,8 +95,8 @@ pub enum ServerError {
         /// Reason of the failure.
         source: io::Error,
     },
-    /// Another process owns the data of the cluster.
-    #[error("another process owns the data now; this one must start again")]
+    /// This process does not own the data of the cluster, because another process took it, or because the cluster did not answer.
+    #[error("this process does not own the data any more; it must start again")]
     OwnershipLost,
     /// The server stopped listening without a stop request.
     #[error("the server stopped: {reason}")]

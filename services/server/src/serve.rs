@@ -51,7 +51,7 @@ fn run_in_cluster(config: &Config) -> Result<()> {
         Err(error) => Err(error),
     };
     if let Err(ServerError::OwnershipLost) = outcome {
-        tracing::warn!("another process owns the data; this one begins again as a standby");
+        tracing::warn!("this process does not own the data any more; it begins again as a standby");
         let program = std::env::current_exe().map_err(Failure::Thread)?;
         let error = Command::new(program).args(std::env::args_os().skip(1)).exec();
         return Err(Failure::Thread(error));
