@@ -405,7 +405,11 @@ impl ShardJournal {
         self.broken.as_ref().map(|broken| broken.reason.as_str())
     }
 
-    /// Repairs a broken journal by settling its last file. If that fails, the journal stays broken.
+    /// Repairs a broken journal by settling the acknowledged part of its last file. If that fails, the journal stays
+    /// broken.
+    ///
+    /// The rest holds entries of the failed append, whose writer was told that their outcome is unknown and whose model has
+    /// not applied them. They are removed, so that a repeated write is not applied twice by the next start.
     ///
     /// If nothing is left of the file, the next append creates it again; this function first checks that it can be
     /// created.
@@ -414,7 +418,8 @@ impl ShardJournal {
             return Ok(());
         };
         let id = broken.id;
-        let settled = settle(&self.folder, id, u64::MAX)?;
+        let acknowledged = self.files.iter().find(|file| file.id == id);
+        let settled = settle(&self.folder, id, acknowledged.map_or(0, |file| file.bytes))?;
         if settled.is_none() {
             let path = self.folder.join(id.name());
             create_file(&self.folder, id)

@@ -74,9 +74,11 @@ fn an_append_of_unknown_outcome_may_be_repeated() {
         journal.append(EPOCH, &[entry(sequence, b"v")], Durability::Synced)
     };
     append(&mut journal, 1).expect("append");
+    let acknowledged = journal.files.clone();
     append(&mut journal, 2).expect("append");
     // Simulates a second append that was written completely, but whose sync failed.
     journal.acknowledged = Some((EPOCH, SequenceNumber(1)));
+    journal.files = acknowledged;
     let error = io::Error::other("sync");
     let id = journal.active.as_ref().expect("active").id;
     assert_eq!(journal.break_at(id, &error).kind(), ErrorKind::Unknown);
@@ -85,6 +87,7 @@ fn an_append_of_unknown_outcome_may_be_repeated() {
         ErrorKind::Unavailable
     );
     journal.heal().expect("heal");
+    assert_eq!(entries(&journal).len(), 1, "the failed append is gone");
     append(&mut journal, 2).expect("the same again");
     append(&mut journal, 3).expect("append");
     let sequences: Vec<_> = entries(&journal)
