@@ -251,7 +251,7 @@ impl Page<'_> {
     /// Adds the rows of the next block. Returns true if the page is complete.
     fn add(&mut self, block: &Row) -> Result<bool> {
         let opened = self.blocks.open(&block.value)?;
-        self.rows_per_block = opened.rows;
+        self.rows_per_block = opened.rows.max(1);
         if self
             .range
             .end
