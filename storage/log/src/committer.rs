@@ -379,7 +379,7 @@ impl Worker {
             }
             return Err(error.into());
         }
-        // A newer owner may have closed this epoch before the append arrived. A renewal proves that there is none.
+        // A newer owner may have closed this epoch before the append arrived. A renewal proves that none has.
         if let Err(lost) = ownership.wait_for_renewal(self.log.settings.renewal_patience) {
             let reason = format!("when the append was acknowledged, {lost}");
             ownership.lose(&reason);
