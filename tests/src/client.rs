@@ -115,6 +115,17 @@ impl Client {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Sends `PUT path` with a JSON body.
+    ///
+    /// # Panics
+    ///
+    /// Panics if no response is received.
+    pub fn put_json(&self, path: &str, body: &Value) -> Response {
+        let headers = [("content-type", "application/json")];
+        self.send("PUT", path, &headers, body.to_string().as_bytes())
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Sends `POST path` with lines of InfluxDB line protocol.
     ///
     /// # Panics

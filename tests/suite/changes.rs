@@ -53,12 +53,6 @@ fn launch(address: SocketAddr) -> Launch {
         .environment("TIDELINE__WEBHOOKS__NETWORKS", "127.0.0.1/32")
 }
 
-fn put(client: &Client, path: &str, body: &Value) {
-    let headers = [("content-type", "application/json")];
-    let sent = client.send("PUT", path, &headers, body.to_string().as_bytes());
-    sent.expect("a response").expect_status(200);
-}
-
 /// Creates the tables, and a stream of their entries.
 fn create(client: &Client) {
     let wide = json!({
@@ -71,7 +65,9 @@ fn create(client: &Client) {
     for table in [orders, chat] {
         client.post_json("/v1/tables", &table).expect_status(201);
     }
-    put(client, STREAM, &json!({"kinds": ["points", "row", "message"]}));
+    client
+        .put_json(STREAM, &json!({"kinds": ["points", "row", "message"]}))
+        .expect_status(200);
 }
 
 /// Request of a writer.
@@ -508,10 +504,14 @@ fn each_acknowledged_write_is_once_in_the_stream_and_reaches_consumers_and_webho
     let client = Client::new(address);
     create(&client);
     let group = json!({"partitions": PARTITIONS, "hold": true, "from": "oldest"});
-    put(&client, &format!("{STREAM}/groups/copy"), &group);
+    client
+        .put_json(&format!("{STREAM}/groups/copy"), &group)
+        .expect_status(200);
     let hook = Hook::new();
     let settings = json!({"url": format!("http://{}/in", hook.address()), "secret": SECRET, "batch": 40});
-    put(&client, &format!("{STREAM}/webhooks/shop"), &settings);
+    client
+        .put_json(&format!("{STREAM}/webhooks/shop"), &settings)
+        .expect_status(200);
     let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
     let start = u64::try_from(now.as_nanos()).expect("before 2262") - 3_600_000_000_000;
     let mut writers: Vec<Writer> = (0..WRITERS)
@@ -650,7 +650,9 @@ fn changes_that_a_group_holds_end_at_their_limit_and_make_room_before_the_disk_i
     let client = server.client();
     create(&client);
     let held = json!({"from": "oldest", "hold": true});
-    put(&client, &format!("{STREAM}/groups/slow"), &held);
+    client
+        .put_json(&format!("{STREAM}/groups/slow"), &held)
+        .expect_status(200);
     let mut warnings = 0;
     let overruns = || metric(&client, "tideline_change_overruns_total");
     let ended = wait::until(PATIENCE, || {
@@ -731,11 +733,9 @@ fn the_command_follows_changes_over_restarts_and_ends_with_its_cursor() {
     let mut server = folder.start(&launch);
     let client = Client::new(address);
     create(&client);
-    put(
-        &client,
-        &format!("{STREAM}/groups/copy"),
-        &json!({"from": "oldest"}),
-    );
+    client
+        .put_json(&format!("{STREAM}/groups/copy"), &json!({"from": "oldest"}))
+        .expect_status(200);
     let command = Command::new(binary())
         .args([
             "changes",

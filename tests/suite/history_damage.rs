@@ -22,12 +22,6 @@ const ROWS: u64 = 25;
 /// Time limit for a state that is awaited.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn put(client: &Client, path: &str, body: &Value) {
-    let headers = [("content-type", "application/json")];
-    let sent = client.send("PUT", path, &headers, body.to_string().as_bytes());
-    sent.expect("a response").expect_status(200);
-}
-
 /// Returns the journal files of the history, oldest first.
 fn history(folder: &Path) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(folder.join("history")) else {
@@ -49,7 +43,9 @@ fn prepare(folder: &DataFolder) -> Vec<Value> {
         json!({"key": [{"name": "n", "type": "u64"}], "columns": [{"name": "text", "type": "string"}]});
     let orders = json!({"name": "orders", "model": "wide", "wide": wide});
     client.post_json("/v1/tables", &orders).expect_status(201);
-    put(&client, STREAM, &json!({"tables": ["orders"], "kinds": ["row"]}));
+    client
+        .put_json(STREAM, &json!({"tables": ["orders"], "kinds": ["row"]}))
+        .expect_status(200);
     let mut next = 0;
     let kept = wait::until(PATIENCE, || {
         for n in next..next + ROWS {
@@ -170,7 +166,9 @@ fn damage_of_kept_changes_is_reported_and_a_gap_for_readers() {
         let client = server.client();
         check_gap(&read_all(&client, "/records?"), &whole, &what);
         let group = format!("{STREAM}/groups/late");
-        put(&client, &group, &json!({"from": "oldest"}));
+        client
+            .put_json(&group, &json!({"from": "oldest"}))
+            .expect_status(200);
         check_gap(&read_all(&client, "/groups/late/records?"), &whole, &what);
         let metrics = client.get("/metrics").text();
         assert!(

@@ -333,16 +333,6 @@ impl EngineError {
         )
     }
 
-    /// Returns true if another process owns the data, or may own it because the lease of this process has expired.
-    pub fn is_not_owner(&self) -> bool {
-        matches!(
-            self,
-            Self::Store(StoreError::Log(
-                LogError::LeaseLost { .. } | LogError::LeaseExpired
-            ))
-        )
-    }
-
     /// Returns the pause before a retry; `None` if a retry cannot help or the backend gives no pause.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -17,9 +17,9 @@ use std::time::Duration;
 use std::{fs, io, thread};
 
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions};
+use tideline_engine::ErrorKind as EngineErrorKind;
 use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
 use tideline_engine::model::Clock;
-use tideline_engine::{EngineError, ErrorKind as EngineErrorKind};
 use tideline_http::standby::{self, KnownOwner};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -120,7 +120,8 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let opened = Arc::clone(&backend);
     let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
     let server = server.map_err(|error| match error {
-        ServerError::Engine { source, .. } if is_passing(&source) => {
+        // This includes an ended lease.
+        ServerError::Engine { source, .. } if source.kind() == EngineErrorKind::Unavailable => {
             tracing::warn!(error = %source, "the data could not be opened");
             ServerError::OwnershipLost
         }
@@ -281,11 +282,6 @@ fn take_once(
         stand(address, error.to_string());
     }
     taken
-}
-
-/// Returns true for an error of opening the data that another attempt can mend.
-fn is_passing(error: &EngineError) -> bool {
-    error.is_not_owner() || error.kind() == EngineErrorKind::Unavailable
 }
 
 /// Holds the data folder for this process. It must not have an embedded store.

@@ -95,7 +95,8 @@ pub enum ServerError {
         /// Reason of the failure.
         source: io::Error,
     },
-    /// This process does not own the data of the cluster, because another process took it, or because the cluster did not answer.
+    /// This process does not own the data of the cluster, because another process took it, or because the cluster did
+    /// not answer.
     #[error("this process does not own the data any more; it must start again")]
     OwnershipLost,
     /// The server stopped listening without a stop request.

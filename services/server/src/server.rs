@@ -306,6 +306,26 @@ impl fmt::Debug for Server {
 }
 
 impl Stop {
+    /// Returns a handle whose stop the first SIGTERM or SIGINT requests. A second signal ends the process immediately.
+    ///
+    /// For work that runs without a server. A thread waits for the signals until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Threads`] if the thread cannot be started.
+    pub fn on_signals() -> Result<Self> {
+        let stop = Self(watch::Sender::new(None));
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServerError::Threads)?;
+        runtime
+            .block_on(async { stop_on_signals(&stop) })
+            .map_err(ServerError::Threads)?;
+        let wait = move || runtime.block_on(std::future::pending::<()>());
+        let thread = thread::Builder::new().name("signals".to_owned());
+        thread.spawn(wait).map_err(ServerError::Threads)?;
+        Ok(stop)
+    }
+
     /// Requests the stop and returns immediately.
     pub fn request(&self) {
         self.0.send_if_modified(|requested| {

@@ -62,7 +62,7 @@ impl Counted {
     }
 }
 
-/// RequestKind of a request: it decides what is repeated, and where it is counted.
+/// Kind of a request: it decides what is repeated, and where it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,

@@ -39,7 +39,7 @@ const PAGE_BYTES: usize = 2 << 20;
 const ENTRIES_AT_FIRST: i32 = 8;
 /// Most entries of a request.
 const ENTRIES_MAX: i32 = 2_000;
-/// RequestKind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
+/// Kind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
 const CLOSED: i8 = 2;
 
 /// Timestamps of the rows of `journal_slot` and `journal`.

@@ -27,7 +27,7 @@ const PAGE_ROWS: i32 = 5_000;
 /// Buckets that a process remembers. Beyond them it forgets all, and lists again what it writes to.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// RequestKind, id and bucket.
+/// Kind of the unit, its id, and bucket.
 type Bucket = (i8, i64, u16);
 
 /// List of units.

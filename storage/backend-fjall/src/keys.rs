@@ -27,7 +27,6 @@ const CLOSED_TAG: u8 = 0xfe;
 const SEGMENT_BYTES: usize = 8;
 const TABLE_BYTES: usize = 4;
 const SHARD_BYTES: usize = 2;
-const BUCKET_BYTES: usize = 2;
 
 /// Returns the name of a group's keyspace.
 pub(crate) fn group_name(group: GroupId) -> String {
@@ -40,13 +39,18 @@ pub(crate) fn group_of(name: &str) -> Option<GroupId> {
     u64::from_str_radix(digits, 16).ok().map(GroupId)
 }
 
-/// Returns the common prefix of all keys of a partition.
-pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
-    let mut prefix = match partition.unit {
+/// Returns the common prefix of all keys of a unit, in all buckets.
+fn unit_prefix(unit: Unit) -> Vec<u8> {
+    match unit {
         Unit::Segment(SegmentRef { segment, .. }) => segment.0.to_be_bytes().to_vec(),
         Unit::Part(part) => part_prefix(part),
         Unit::Space(Space(space)) => space.to_be_bytes().to_vec(),
-    };
+    }
+}
+
+/// Returns the common prefix of all keys of a partition.
+pub(crate) fn partition_prefix(partition: Partition) -> Vec<u8> {
+    let mut prefix = unit_prefix(partition.unit);
     prefix.extend_from_slice(&partition.bucket.to_be_bytes());
     prefix
 }
@@ -122,21 +126,14 @@ pub(crate) fn part_of(key: &[u8], tier: Tier) -> Option<PartRef> {
 
 /// Returns the upper bound of the keys of a unit, in all buckets.
 pub(crate) fn unit_end(unit: Unit) -> Bound<Vec<u8>> {
-    match unit {
-        Unit::Segment(segment) => after_segment(segment.segment),
-        Unit::Part(part) => part_bounds(part).1,
-        Unit::Space(Space(space)) => {
-            let end = KeyRange::prefix(&space.to_be_bytes()).end;
-            end.map_or(Bound::Unbounded, Bound::Excluded)
-        }
-    }
+    let end = KeyRange::prefix(&unit_prefix(unit)).end;
+    end.map_or(Bound::Unbounded, Bound::Excluded)
 }
 
 /// Returns the bucket of a key of a unit; `None` if the key is too short.
 pub(crate) fn bucket_of(unit: Unit, key: &[u8]) -> Option<u16> {
-    let before = partition_prefix(Partition { unit, bucket: 0 }).len() - BUCKET_BYTES;
-    let bucket = key.get(before..)?.first_chunk::<BUCKET_BYTES>()?;
-    Some(u16::from_be_bytes(*bucket))
+    let rest = key.get(unit_prefix(unit).len()..)?;
+    Some(u16::from_be_bytes(*rest.first_chunk()?))
 }
 
 /// Returns the key of the row with a shard's epoch and manifest version.

@@ -82,7 +82,7 @@ pub enum CopyError {
     /// The target returned other data than was written to it.
     #[error("{0} of the target differ from those of the source; empty the target and copy again")]
     Differs(String),
-    /// The copy was interrupted by its caller. What is copied is kept.
+    /// The caller has interrupted the copy. The copied pieces are kept.
     #[error("the copy was interrupted; run it again to continue")]
     Interrupted,
 }
@@ -96,8 +96,8 @@ struct CopyRow {
     /// Epoch in which the copy owns the source.
     source_epoch: u64,
     progress: CopyProgress,
-    /// Key from which the next partition is copied, in hexadecimal digits; empty for the whole partition.
-    from: String,
+    /// Key from which the next partition is copied; empty for the whole partition.
+    from: Vec<u8>,
 }
 
 /// Settings of a copy.
@@ -153,7 +153,11 @@ pub fn copy(
 ) -> Result<CopyProgress> {
     match source.health() {
         Health::Ready | Health::DiskLow { .. } => {}
-        health => return Err(CopyError::Unsound(format!("{health:?}"))),
+        Health::ReadOnly { reason }
+        | Health::Poisoned { reason, .. }
+        | Health::Unreachable { reason, .. } => {
+            return Err(CopyError::Unsound(reason));
+        }
     }
     let source = Side::take(source, settings, 0).map_err(CopyError::Source)?;
     let manifest = source
@@ -161,15 +165,16 @@ pub fn copy(
         .manifest(SHARD)
         .map_err(|error| CopyError::Source(error.into()))?;
     let shared = Manifest::read(&manifest).map_err(CopyError::Source)?;
-    // Ids that the source has assigned must be below those of all later owners of the target.
-    let epoch_min = (shared.cursor.next_segment & ID_MASK) >> EPOCH_ID_BITS;
+    // Ids that the source has assigned must be below those of all later owners of the target. Those of shard 0 have no
+    // other bits above the epoch.
+    let epoch_min = shared.cursor.next_segment >> EPOCH_ID_BITS;
     let target = Side::take(target, settings, epoch_min).map_err(CopyError::Target)?;
     let mut copy = Copy {
         row: CopyRow {
             format: FORMAT_COPY,
             source_epoch: source.ownership.epoch.0,
             progress: CopyProgress::default(),
-            from: String::new(),
+            from: Vec::new(),
         },
         source,
         target,
@@ -185,9 +190,6 @@ pub fn copy(
     copy.publish()?;
     Ok(copy.row.progress)
 }
-
-/// Bits of an id without those of its shard.
-const ID_MASK: u64 = (1 << 48) - 1;
 
 impl Copy<'_> {
     /// Marks the target as unfinished, or continues an unfinished copy.
@@ -238,7 +240,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Makes durable what is copied, and stores the progress.
+    /// Makes the copied rows durable, and stores the progress.
     fn record(&mut self) -> Result<()> {
         self.target.call(|target| target.sync_rows(SHARD))?;
         let row = put_row(ManifestKind::Cursor, UNFINISHED_COPY, &self.row);
@@ -246,7 +248,7 @@ impl Copy<'_> {
         self.edit(&[row])
     }
 
-    /// Tells the caller how much is copied.
+    /// Reports the progress to the caller.
     fn report(&mut self) -> Result<()> {
         match (self.observe)(&self.row.progress) {
             ControlFlow::Continue(()) => Ok(()),
@@ -326,10 +328,7 @@ impl Side {
             }
         };
         let ownership = Arc::new(Ownership::new(&lease, sent, Arc::clone(clock)));
-        let renewer = lease.holds.map(|holds| {
-            let (backend, ownership) = (Arc::clone(&backend), Arc::clone(&ownership));
-            Renewer::start(backend, ownership, &settings.supervisor, holds)
-        });
+        let renewer = Renewer::of(&lease, &ownership, Arc::clone(&backend), &settings.supervisor);
         Ok(Self {
             backend,
             ownership,

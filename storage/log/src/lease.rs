@@ -126,6 +126,9 @@ impl Ownership {
     /// Waits until an expired lease is renewed or lost, at most for `patience`. Returns an error unless the lease holds
     /// then.
     pub(crate) fn wait_for_renewal(&self, patience: Duration) -> Result<()> {
+        if self.check().is_ok() {
+            return Ok(());
+        }
         let deadline = Instant::now() + patience;
         let mut changing = self.changing.lock();
         loop {
@@ -191,8 +194,19 @@ pub(crate) struct Renewer {
 }
 
 impl Renewer {
+    /// Starts the thread for a lease; `None` if the lease has no end.
+    pub(crate) fn of(
+        lease: &Lease,
+        ownership: &Arc<Ownership>,
+        backend: Arc<dyn Backend>,
+        supervisor: &Supervisor,
+    ) -> Option<Self> {
+        let start = |holds| Self::start(backend, Arc::clone(ownership), supervisor, holds);
+        lease.holds.map(start)
+    }
+
     /// Starts the thread. `holds` is the time for which each lease holds.
-    pub(crate) fn start(
+    fn start(
         backend: Arc<dyn Backend>,
         ownership: Arc<Ownership>,
         supervisor: &Supervisor,

@@ -75,8 +75,7 @@ impl Opening {
     pub fn begin(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: LogSettings) -> Result<Self> {
         let (renewed, supervisor) = (Arc::clone(&backend), settings.supervisor.clone());
         Self::begin_with(backend, clock, settings, |lease, ownership| {
-            let renewer = |holds| Renewer::start(renewed, Arc::clone(ownership), &supervisor, holds);
-            lease.holds.map(renewer)
+            Renewer::of(lease, ownership, renewed, &supervisor)
         })
     }
 

@@ -10,7 +10,7 @@ use std::thread;
 /// Port of clients.
 const PORT: u16 = 9042;
 
-/// What a relay does with connections.
+/// Behaviour of a relay towards connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Forward,
@@ -53,7 +53,7 @@ impl Relay {
         Self { state }
     }
 
-    /// Changes what the relay does.
+    /// Changes the behaviour.
     pub(super) fn set(&self, mode: Mode) {
         *self.state.mode() = mode;
         self.state.changed.notify_all();

@@ -4,9 +4,6 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -16,16 +13,13 @@ use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication
 use tideline_cli::{CliError, output};
 use tideline_engine::backend::{Acknowledged, Shard};
 use tideline_engine::copy::CopyProgress;
-use tideline_server::{ServerError, StorageEngine, cluster, copy};
-use tokio::signal::unix::{SignalKind, signal};
+use tideline_server::{ServerError, Stop, StorageEngine, cluster, copy};
 
 use crate::arguments::ClusterArguments;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// Interval of the lines that tell the progress of a copy.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Exit status after a second signal.
-const EXIT_IMPATIENT: i32 = 130;
 
 /// Commands of a cluster.
 #[derive(Debug, Subcommand)]
@@ -184,7 +178,7 @@ fn run_copy(arguments: &CopyArguments) -> Result<()> {
         json,
     } = &arguments.cluster;
     let resolved = cluster.resolve_with(config.as_deref(), arguments.data_dir.clone())?;
-    let is_interrupted = interrupts().map_err(Failure::Thread)?;
+    let stop = Stop::on_signals()?;
     let begun = Instant::now();
     let mut first: Option<CopyProgress> = None;
     let mut printed = begun;
@@ -195,7 +189,7 @@ fn run_copy(arguments: &CopyArguments) -> Result<()> {
             let rate = (progress.bytes - first.bytes) as f64 / begun.elapsed().as_secs_f64();
             eprintln!("{}, {}/s", describe(progress), output::bytes(rate as u64));
         }
-        match is_interrupted.load(Ordering::Relaxed) {
+        match stop.is_requested() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -227,36 +221,6 @@ fn describe(progress: &CopyProgress) -> String {
         progress.rows,
         output::bytes(progress.bytes)
     )
-}
-
-/// Returns a flag that the first SIGINT or SIGTERM sets. A second signal ends the process.
-fn interrupts() -> std::io::Result<Arc<AtomicBool>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let (mut terminate, mut interrupt) = {
-        let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
-    };
-    let is_interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_interrupted);
-    let wait = move || {
-        runtime.block_on(async {
-            for is_first in [true, false] {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                if !is_first {
-                    std::process::exit(EXIT_IMPATIENT);
-                }
-                flag.store(true, Ordering::Relaxed);
-                eprintln!("stopping after the current piece; send the signal again to end immediately");
-            }
-        });
-    };
-    thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    Ok(is_interrupted)
 }
 
 fn options(cluster: &ClusterArguments, config: Option<&PathBuf>) -> Result<CassandraOptions> {

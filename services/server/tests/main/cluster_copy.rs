@@ -15,12 +15,6 @@ use crate::process::Running;
 
 const STREAM: &str = "/v1/changes/all";
 
-fn put(client: &Client, path: &str, body: &Value) {
-    let headers = [("content-type", "application/json")];
-    let sent = client.send("PUT", path, &headers, body.to_string().as_bytes());
-    sent.expect("a response").expect_status(200);
-}
-
 /// Creates a table of each model, and a stream of their changes.
 fn create(client: &Client) {
     let wide = json!({
@@ -37,9 +31,13 @@ fn create(client: &Client) {
     client
         .post_json("/v1/tables/orders/indexes", &index)
         .expect_status(201);
-    put(client, STREAM, &json!({"kinds": ["points", "row", "message"]}));
+    client
+        .put_json(STREAM, &json!({"kinds": ["points", "row", "message"]}))
+        .expect_status(200);
     let group = json!({"partitions": 1, "hold": true, "from": "oldest"});
-    put(client, &format!("{STREAM}/groups/copy"), &group);
+    client
+        .put_json(&format!("{STREAM}/groups/copy"), &group)
+        .expect_status(200);
 }
 
 /// Writes points, rows and messages with numbers of a range.

@@ -78,12 +78,8 @@ impl Copy<'_> {
 
     /// Copies the rest of a partition whose rows are changed in place.
     fn copy_partition(&mut self, partition: Partition) -> Result<()> {
-        let from = parse_hex(&self.row.from).ok_or_else(|| {
-            let reason = format!("{:?} is not a key", self.row.from);
-            CopyError::Target(BackendError::corrupt(reason).into())
-        })?;
         let mut rest = Some(KeyRange {
-            start: from,
+            start: std::mem::take(&mut self.row.from),
             end: None,
         });
         while let Some(range) = rest {
@@ -112,19 +108,19 @@ impl Copy<'_> {
                 end: next.as_ref().map(|next| next.start.clone()),
             };
             self.compare(partition, &copied, &digest)?;
-            self.end_piece(&digest, next.as_ref().map(|next| next.start.as_slice()))?;
+            self.end_piece(&digest, next.as_ref().map(|next| next.start.clone()))?;
             rest = next;
         }
         Ok(())
     }
 
     /// Counts a piece, and stores the progress after enough of them. `next` is the key from which the partition has more rows.
-    fn end_piece(&mut self, digest: &Digest, next: Option<&[u8]>) -> Result<()> {
+    fn end_piece(&mut self, digest: &Digest, next: Option<Vec<u8>>) -> Result<()> {
         let progress = &mut self.row.progress;
         progress.rows += digest.count;
         progress.bytes += digest.bytes;
         progress.partitions += u64::from(next.is_none());
-        self.row.from = next.map(hex).unwrap_or_default();
+        self.row.from = next.unwrap_or_default();
         self.unrecorded_bytes += digest.bytes;
         if self.unrecorded_bytes >= self.piece_bytes as u64 {
             self.record()?;
@@ -271,15 +267,4 @@ impl Side {
                 .try_for_each(|group| target.write(partition, group, stamp, Durability::Buffered)),
         })
     }
-}
-
-fn hex(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    digits
-        .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
 }

@@ -1,4 +1,4 @@
-//! Ledger of a simulation: everything that clients, readers and owners were told, and the rules that it must obey.
+//! Ledger of a simulation: the results that clients, readers and owners have received, and the rules for them.
 //!
 //! Notes and job rows are elements of sets that only grow, and each has its own number. So the rules of a consistent
 //! history are simple. A view holds each element at most once. It holds every element that was acknowledged or read
@@ -142,7 +142,7 @@ impl Counts {
     }
 }
 
-/// Everything that the outside of the processes was told.
+/// Results that the processes have returned.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) notes: Elements,

@@ -10,10 +10,12 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tideline_backend::page::scan_to_limit;
 use tideline_backend::{
     Backend, Direction, KeyRange, ManifestChange, ManifestKind, ManifestRow, PageLimit, Partition, Row,
     RowChange, SegmentRef, Space,
 };
+use tideline_key_codec::{delete_key, parse_delete_key};
 use tideline_model::{Durability, GroupId, ModelTag, SegmentId, SequenceNumber, TableId, Tier};
 
 use super::world::World;
@@ -31,9 +33,10 @@ use crate::{Edit, Submitted};
 pub(super) const TABLE: TableId = TableId(1);
 /// Rows with the newest note of each key.
 const NEWEST: Partition = Partition::space(Space(998), 0);
+/// All rows of a partition.
 const LIMIT: PageLimit = PageLimit {
-    rows_max: 1_000,
-    bytes_max: 1 << 20,
+    rows_max: usize::MAX,
+    bytes_max: usize::MAX,
 };
 
 /// One note. A note that erases its key is also a note.
@@ -51,7 +54,7 @@ pub(super) type Notes = BTreeMap<SequenceNumber, Note>;
 impl Note {
     fn encode(self) -> Bytes {
         let mut bytes = b"TT".to_vec();
-        bytes.extend(self.number.to_be_bytes());
+        bytes.extend(self.number.to_le_bytes());
         bytes.extend([
             self.key,
             u8::from(self.erases),
@@ -62,7 +65,7 @@ impl Note {
 
     fn decode(bytes: &[u8]) -> Self {
         Self {
-            number: u64::from_be_bytes(bytes[2..10].try_into().expect("eight bytes")),
+            number: u64::from_le_bytes(bytes[2..10].try_into().expect("eight bytes")),
             key: bytes[10],
             erases: bytes[11] == 1,
             durability: match bytes[12] {
@@ -82,7 +85,7 @@ impl Note {
 
 /// Returns the request key of a note.
 pub(super) fn request_key(number: u64) -> [u8; 16] {
-    (u128::from(number)).to_be_bytes()
+    u128::from(number).to_le_bytes()
 }
 
 /// Published segments at one version of the manifest.
@@ -197,9 +200,7 @@ impl NoteModel {
         let orphans = opening.segments().iter().copied().filter(is_orphan).collect();
         let mut state = State::default();
         for row in rows_of(opening.backend().as_ref(), NEWEST)? {
-            let sequence = SequenceNumber(u64::from_be_bytes(
-                row.value[..8].try_into().expect("eight bytes"),
-            ));
+            let sequence = SequenceNumber(number_of(&row.value[..8]));
             let note = Note::decode(&row.value[8..]);
             state.newest.insert(note.key, (sequence, note));
         }
@@ -271,7 +272,7 @@ impl NoteModel {
         let segment = self.new_segment();
         let mut rows = notes.map(|(sequence, note)| {
             Ok(Row {
-                key: sequence.0.to_be_bytes().to_vec().into(),
+                key: delete_key(TABLE, sequence).to_vec().into(),
                 value: note.encode(),
             })
         });
@@ -361,7 +362,7 @@ impl LogModel for NoteModel {
             notes.iter().map(|(at, note)| (note.key, (at, note))).collect();
         let row = |(key, (at, note)): (u8, (&SequenceNumber, &Note))| RowChange {
             key: vec![key].into(),
-            value: (!note.erases).then(|| [&at.0.to_be_bytes()[..], &note.encode()].concat().into()),
+            value: (!note.erases).then(|| [&at.0.to_le_bytes()[..], &note.encode()].concat().into()),
         };
         let rows: Vec<RowChange> = newest.into_iter().map(row).collect();
         let log = self.log();
@@ -446,7 +447,7 @@ pub(super) fn outcomes(submitted: Vec<(u64, Submitted)>) -> Vec<(u64, Result<Seq
 }
 
 fn name(segment: SegmentRef) -> Bytes {
-    [segment.segment.0.to_be_bytes(), segment.group.0.to_be_bytes()]
+    [segment.segment.0.to_le_bytes(), segment.group.0.to_le_bytes()]
         .concat()
         .into()
 }
@@ -465,31 +466,28 @@ fn remove(segment: SegmentRef) -> ManifestChange {
 
 fn segments_of(rows: &[ManifestRow]) -> Vec<SegmentRef> {
     let rows = rows.iter().filter(|row| row.kind == ManifestKind::Segment);
-    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
     rows.map(|row| SegmentRef {
-        segment: SegmentId(number(&row.name[..8])),
-        group: GroupId(number(&row.name[8..])),
+        segment: SegmentId(number_of(&row.name[..8])),
+        group: GroupId(number_of(&row.name[8..])),
         tier: Tier::Hot,
     })
     .collect()
 }
 
+fn number_of(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}
+
 fn rows_of(backend: &dyn Backend, partition: Partition) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let mut rest = Some(KeyRange::ALL);
-    while let Some(range) = rest {
-        let page = backend.scan(partition, &range, Direction::Ascending, LIMIT)?;
-        rows.extend(page.rows);
-        rest = page.next;
-    }
-    Ok(rows)
+    let page = scan_to_limit(backend, partition, &KeyRange::ALL, Direction::Ascending, LIMIT)?;
+    Ok(page.rows)
 }
 
 fn notes_of(backend: &dyn Backend, segment: SegmentRef) -> Result<Vec<(SequenceNumber, Note)>> {
     let rows = rows_of(backend, Partition::segment(segment, 0))?;
     let note = |row: Row| {
-        let sequence = u64::from_be_bytes(row.key[..].try_into().expect("eight bytes"));
-        (SequenceNumber(sequence), Note::decode(&row.value))
+        let (_, sequence) = parse_delete_key(&row.key).expect("a table and a sequence");
+        (sequence, Note::decode(&row.value))
     };
     Ok(rows.into_iter().map(note).collect())
 }

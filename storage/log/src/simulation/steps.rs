@@ -1,6 +1,6 @@
 //! Steps of one process. They call the code of the log in the order in which its threads and its callers call it.
 //!
-//! Each step compares what it was told with the ledger. A step that needs a lock of an overtaken step does nothing.
+//! Each step compares its results with the ledger. A step that needs a lock of an overtaken step does nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

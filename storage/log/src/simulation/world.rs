@@ -140,7 +140,7 @@ impl Life {
         *self.renewed.lock() = self.clock.monotonic();
     }
 
-    /// Returns true if the process considers itself the owner now.
+    /// Returns true if the lease of the process holds by its own clock.
     fn owns(&self) -> bool {
         let ownership = self.ownership.lock();
         self.is_alive()
@@ -215,7 +215,7 @@ impl World {
             life.map_or(0, |life| life.number),
         );
         let mut hash = self.trace.hash.load(Ordering::Relaxed);
-        for byte in event.bytes().chain(now.to_be_bytes()).chain(number.to_be_bytes()) {
+        for byte in event.bytes().chain(now.to_le_bytes()).chain(number.to_le_bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
         self.trace.hash.store(hash, Ordering::Relaxed);
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// Checks that at most one process considers itself the owner.
+    /// Checks that at most one process holds the lease by its own clock.
     fn check_owners(&self) {
         let lives = self
             .processes

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::page::scan_to_limit;
 use tideline_backend::{
     Backend, Direction, EditOutcome, Epoch, JournalEntry, ManifestChange, ManifestKind, ManifestRow,
     PageLimit, Row, RowChange, Shard, Stamp,
@@ -153,19 +154,11 @@ struct Content {
 
 fn scan_all(backend: &dyn Backend, partition: Partition) -> Vec<Row> {
     let limit = PageLimit {
-        rows_max: 1_000,
-        bytes_max: 1 << 20,
+        rows_max: usize::MAX,
+        bytes_max: usize::MAX,
     };
-    let mut rows = Vec::new();
-    let mut rest = Some(KeyRange::ALL);
-    while let Some(range) = rest {
-        let page = backend
-            .scan(partition, &range, Direction::Ascending, limit)
-            .expect("scan");
-        rows.extend(page.rows);
-        rest = page.next;
-    }
-    rows
+    let page = scan_to_limit(backend, partition, &KeyRange::ALL, Direction::Ascending, limit);
+    page.expect("scan").rows
 }
 
 fn content(backend: &dyn Backend) -> Content {
