@@ -10,8 +10,8 @@
 //! 3. Copy the journal from the oldest entry that a start or a change stream needs, and compare it.
 //! 4. Put the rows of the manifest, and with the last edit remove the row of step 1.
 //!
-//! The row also records the epoch in which the copy owns the source. A copy continues only if no other process has
-//! owned the source since.
+//! The row also records the version of the source's manifest. A copy continues only if the version is the same: each
+//! run of a server edits the manifest before its first write.
 
 mod journal;
 mod rows;
@@ -93,8 +93,8 @@ type Result<T> = std::result::Result<T, CopyError>;
 #[derive(Debug, Serialize, Deserialize)]
 struct CopyRow {
     format: u8,
-    /// Epoch in which the copy owns the source.
-    source_epoch: u64,
+    /// Version of the source's manifest.
+    source_version: u64,
     progress: CopyProgress,
     /// Key from which the next partition is copied; empty for the whole partition.
     from: Vec<u8>,
@@ -172,7 +172,7 @@ pub fn copy(
     let mut copy = Copy {
         row: CopyRow {
             format: FORMAT_COPY,
-            source_epoch: source.ownership.epoch.0,
+            source_version: manifest.version,
             progress: CopyProgress::default(),
             from: Vec::new(),
         },
@@ -206,7 +206,7 @@ impl Copy<'_> {
                     })
                 };
                 let row: CopyRow = serde_json::from_slice(&row.detail).map_err(damaged)?;
-                if row.source_epoch + 1 != self.row.source_epoch {
+                if row.source_version != self.row.source_version {
                     return Err(CopyError::SourceChanged);
                 }
                 self.row.progress = row.progress;

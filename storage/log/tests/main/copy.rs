@@ -303,7 +303,17 @@ fn a_source_that_was_used_since_is_not_continued() {
     let (source, target) = (Storage::fjall(), Storage::memory(Character::Distributed));
     fill(&*source.open(), &mut Random::new(1));
     interrupt_at_once(&source, &target);
+    // A start that was killed early has taken the source, but not changed it.
     source.open().take(SHARD).expect("take");
+    interrupt_at_once(&source, &target);
+    // A server edits the manifest before its first write.
+    let backend = source.open();
+    let epoch = backend.take(SHARD).expect("take").epoch;
+    let version = backend.manifest(SHARD).expect("manifest").version;
+    let change = put(ManifestKind::Job, b"another job", "{}");
+    let edited = backend.edit(SHARD, epoch, version, &[change]);
+    assert!(matches!(edited, Ok(EditOutcome::Applied { .. })));
+    drop(backend);
     assert!(matches!(
         copy_whole(&source, &target),
         Err(CopyError::SourceChanged)
