@@ -24,6 +24,12 @@ use crate::wait;
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Documented time limit of a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// Limits of free space, so that tests do not depend on the disk: a build can take most of its space, and with the default
+/// of 5 % a server then refuses writes, and before that frees kept changes.
+const FREE_SPACE: [(&str, &str); 2] = [
+    ("TIDELINE__STORAGE__FREE_BYTES_MIN", "64MiB"),
+    ("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0"),
+];
 
 /// Running server; dropping it kills the process.
 #[derive(Debug)]
@@ -185,6 +191,7 @@ impl DataFolder {
             .args(["--listen", &listen, "--data-dir"])
             .arg(self.path())
             .args(&launch.arguments)
+            .envs(FREE_SPACE)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder)
             .stdin(Stdio::null())

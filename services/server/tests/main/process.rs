@@ -23,6 +23,10 @@ pub(crate) fn tideline(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    // A build can take most of the free space of a disk; by default, the server would refuse writes.
+    command
+        .env("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0")
+        .env("TIDELINE__STORAGE__FREE_BYTES_MIN", "64MiB");
     command.args(arguments).stdin(Stdio::null());
     command
 }
