@@ -5,6 +5,8 @@
 //! `/aggregate/functions/0: "median" is not one of count, sum, …`. [`message`] translates the text of an error from
 //! another parser.
 
+use std::error::Error;
+
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_path_to_error::{Path, Segment};
@@ -70,11 +72,15 @@ pub struct JsonFault {
 /// Returns a [`JsonFault`] if the document is not valid JSON, is nested deeper than [`DEPTH_MAX`], or does not have
 /// the form of `T`.
 pub fn read<T: DeserializeOwned>(document: &[u8]) -> Result<T, JsonFault> {
-    serde_json::from_slice(document).map_err(|error| fault::<T>(document, &error))
+    // Checking the whole document once takes less time than checking each of its texts.
+    match std::str::from_utf8(document) {
+        Ok(text) => serde_json::from_str(text).map_err(|error| fault::<T>(document, &error)),
+        Err(error) => Err(fault::<T>(document, &error)),
+    }
 }
 
 /// Describes why a document could not be read. Parses it again to find the location.
-fn fault<T: DeserializeOwned>(document: &[u8], error: &serde_json::Error) -> JsonFault {
+fn fault<T: DeserializeOwned>(document: &[u8], error: &dyn Error) -> JsonFault {
     let depth = depth(document);
     if depth > DEPTH_MAX {
         return JsonFault {

@@ -18,6 +18,10 @@ use crate::row_explain::CountInterval;
 use crate::tier::RowTiers;
 use crate::time::TimeInput;
 
+/// Number of members for which memory is allocated before the first one is read. Typical rows have fewer, and then need one
+/// allocation instead of three.
+const TYPICAL_MEMBERS: usize = 12;
+
 /// Members of a JSON object in their order: names and unparsed values. No name occurs twice.
 #[derive(Debug, Clone, Default)]
 pub struct Members(pub Vec<(String, Box<RawValue>)>);
@@ -51,7 +55,7 @@ impl<'de> Deserialize<'de> for Members {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
+                let mut members = Vec::with_capacity(TYPICAL_MEMBERS);
                 while let Some(member) = map.next_entry::<String, Box<RawValue>>()? {
                     members.push(member);
                 }

@@ -25,7 +25,8 @@ use tideline_engine::rows::{
     RowWriteOptions, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
-use tideline_openapi::feed::NewMessage;
+use tideline_openapi::feed::{NewMessage, SendMessages};
+use tideline_openapi::plain::{self, JsonFault};
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
@@ -144,6 +145,16 @@ impl Future for SendCommit {
         let committed = Pin::new(&mut self.commit).poll(context);
         committed.map_err(RowsError::from)
     }
+}
+
+/// Reads the body of a request. Callers need not contain a JSON parser for it: this crate is built for speed, theirs may be
+/// built for size.
+///
+/// # Errors
+///
+/// The errors of [`plain::read`].
+pub fn read_body(body: &[u8]) -> std::result::Result<SendMessages, JsonFault> {
+    plain::read(body)
 }
 
 /// Writes messages to a feed, and creates the feed if it does not exist: all messages, or none.

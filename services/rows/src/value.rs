@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use smallvec::{SmallVec, smallvec};
 use tideline_engine::key_codec::tuple::{Decimal, KeyKind, KeyValue};
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::row_values::bytes_of_hex;
@@ -34,6 +35,9 @@ pub struct GivenValue {
     pub version: Option<Timestamp>,
 }
 
+/// Values of a column; most columns have one.
+pub type GivenValues = SmallVec<[GivenValue; 1]>;
+
 /// Typed form of a value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,17 +56,13 @@ struct TypedForm<'a> {
 /// # Errors
 ///
 /// A message that contains the actual value. The caller adds the column and its type.
-pub fn parse_column(
-    json: &str,
-    declared: Option<ColumnType>,
-    now: Timestamp,
-) -> Result<Vec<GivenValue>, String> {
-    let one = |value| vec![GivenValue { value, version: None }];
+pub fn parse_column(json: &str, declared: Option<ColumnType>, now: Timestamp) -> Result<GivenValues, String> {
+    let one = |value| smallvec![GivenValue { value, version: None }];
     if declared == Some(ColumnType::Json) && !is_typed_json(json) {
         return parse(json, ColumnType::Json).map(one);
     }
     match json.as_bytes().first() {
-        Some(b'{') => Ok(vec![parse_typed_form(json, declared, now)?]),
+        Some(b'{') => Ok(smallvec![parse_typed_form(json, declared, now)?]),
         Some(b'[') => {
             let forms: Vec<&RawValue> = serde_json::from_str(json).map_err(|error| error.to_string())?;
             if forms.is_empty() {

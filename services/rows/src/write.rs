@@ -16,15 +16,16 @@ use std::borrow::Borrow;
 use std::io;
 
 use serde_json::value::RawValue;
+use tideline_engine::large::ValueToCut;
 use tideline_engine::model::{Durability, SequenceNumber};
 use tideline_engine::rows::{
     RememberedResponse, RowCommit, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
     RowWriteOptions,
 };
 use tideline_engine::{Engine, EngineError, IdempotentRequest, WideTable};
-use tideline_openapi::plain;
+use tideline_openapi::plain::{self, JsonFault};
 use tideline_openapi::row::{
-    RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
+    RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite, RowsBody,
 };
 
 use crate::cut::{Cut, RowValue};
@@ -43,6 +44,8 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
+/// Bytes that are allocated per line of an outcome; the outcome of a row that was written has fewer, unless its key is long.
+const TYPICAL_OUTCOME_BYTES: usize = 96;
 /// Maximum total size of the returned rows of an entry that are stored with an idempotency key, in bytes. If they are
 /// larger, the outcomes are stored without the returned rows.
 const REMEMBERED_BYTES_MAX: usize = 1 << 20;
@@ -82,6 +85,16 @@ pub struct WrittenLines {
     pub counts: RowCounts,
     /// Sequence of the last journal entry; `None` if nothing was written.
     pub position: Option<SequenceNumber>,
+}
+
+/// Reads the body of a request. Callers need not contain a JSON parser for it: this crate is built for speed, theirs may be
+/// built for size.
+///
+/// # Errors
+///
+/// The errors of [`plain::read`].
+pub fn read_body(body: &[u8]) -> std::result::Result<RowsBody, JsonFault> {
+    plain::read(body)
 }
 
 /// Writes the rows of a request. If the request has an idempotency key, `body` identifies its content.
@@ -125,12 +138,12 @@ fn check_counts(rows: &[RowWrite]) -> Result<()> {
 
 /// Receiver of the outcomes of [`write_lines`].
 pub trait OutcomeSink {
-    /// Takes the outcome of a line.
+    /// Takes the outcomes of an entry: a JSON object ([`RowOutcome`]) and a line feed for each of its lines.
     ///
     /// # Errors
     ///
     /// An error ends the write. Entries that were already stored remain.
-    fn outcome(&mut self, outcome: &RowOutcome) -> io::Result<()>;
+    fn outcomes(&mut self, lines: &[u8]) -> io::Result<()>;
 
     /// Calls `wait`, which blocks until the search indexes of the table have caught up. Releases resources that other
     /// requests could use while `wait` runs.
@@ -191,7 +204,12 @@ pub fn write_lines(
         if engine.is_search_behind(table) {
             sink.while_waiting(&mut || engine.wait_for_searches(table));
         }
-        let written = write_entry(engine, table, rows, first, &entry.concat(), &settings);
+        // Only an idempotency key needs the content of the entry.
+        let content = match settings.key {
+            Some(_) => entry.concat(),
+            None => Vec::new(),
+        };
+        let written = write_entry(engine, table, rows, first, &content, &settings);
         let outcomes = match written {
             Ok(outcomes) => outcomes,
             Err(error) if entries == 0 => return Err(error),
@@ -201,23 +219,35 @@ pub fn write_lines(
                 let rest = first + entry.len() as u64 + lines.by_ref().count() as u64;
                 for index in first..rest {
                     counts.add(RowStatus::NotApplied);
-                    sink.outcome(&RowOutcome {
+                    let not_applied = RowOutcome {
                         reason: Some(reason.clone()),
                         retryable,
                         ..outcome(index, RowStatus::NotApplied)
-                    })?;
+                    };
+                    sink.outcomes(&lines_of(&[not_applied])?)?;
                 }
                 return Ok(written_lines);
             }
         };
         entries += 1;
         written_lines.position = outcomes.position.or(written_lines.position);
-        for outcome in &outcomes.rows {
-            counts.add(outcome.status);
-            sink.outcome(outcome)?;
-        }
+        outcomes
+            .rows
+            .iter()
+            .for_each(|outcome| counts.add(outcome.status));
+        sink.outcomes(&lines_of(&outcomes.rows)?)?;
     }
     Ok(written_lines)
+}
+
+/// Returns outcomes as lines of JSON.
+fn lines_of(outcomes: &[RowOutcome]) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::with_capacity(outcomes.len() * TYPICAL_OUTCOME_BYTES);
+    for outcome in outcomes {
+        serde_json::to_writer(&mut lines, outcome)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 /// Rows whose write has begun. The outcomes apply if the commit succeeds.
@@ -310,7 +340,7 @@ fn writes_of<'d>(
         .collect()
 }
 
-/// Returns the values of the valid rows that can be stored in pieces. The pieces of a value are stored with the key of
+/// Returns the values of the valid rows that are large enough to be stored in pieces. The pieces of a value are stored with the key of
 /// its row, so the values of a row to which the server assigns an id stay in the row.
 fn values_of(drafts: &mut [Draft]) -> Vec<RowValue<'_>> {
     let mut values = Vec::new();
@@ -327,7 +357,8 @@ fn values_of(drafts: &mut [Draft]) -> Vec<RowValue<'_>> {
         };
         for (column, given) in &mut prepared.columns {
             let column = &*column;
-            values.extend(given.iter_mut().map(|given| RowValue {
+            let large = given.iter_mut().filter(|given| ValueToCut::is_cut(&given.value));
+            values.extend(large.map(|given| RowValue {
                 row,
                 key,
                 column,
@@ -339,7 +370,7 @@ fn values_of(drafts: &mut [Draft]) -> Vec<RowValue<'_>> {
 }
 
 /// Writes rows as one entry. `first` is the index of the first row. If a row could not be read, `rows` contains the
-/// reason instead of the row.
+/// reason instead of the row. `body` is the content that an idempotency key identifies, and unused without one.
 pub(crate) fn write_entry<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,

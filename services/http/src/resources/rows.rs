@@ -26,12 +26,12 @@ use tideline_engine::model::SequenceNumber;
 use tideline_engine::row_search::BACK_PRESSURE_MAX;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{
-    CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowOutcome, RowWrite, RowsBody, RowsCounted,
-    RowsDeleted, RowsEnd, RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
+    CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowWrite, RowsBody, RowsCounted, RowsDeleted,
+    RowsEnd, RowsFound, RowsNotWritten, RowsPage, RowsReport, ScanEnd, ScanRows,
 };
 use tideline_openapi::row_explain::CountInterval;
 use tideline_openapi::table::Durability;
-use tideline_openapi::{ErrorBody, ErrorCode, plain};
+use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_query::Cancel;
 use tideline_results::ResultFormat;
 use tideline_rows::estimate::EstimateEffort;
@@ -40,7 +40,9 @@ use tideline_rows::read::{
     get as get_rows, keys_of,
 };
 use tideline_rows::search::WAIT_MAX;
-use tideline_rows::write::{Begun, OutcomeSink, begin, reads_nothing, write as write_rows, write_lines};
+use tideline_rows::write::{
+    Begun, OutcomeSink, begin, read_body, reads_nothing, write as write_rows, write_lines,
+};
 use tideline_rows::{
     ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
 };
@@ -235,7 +237,7 @@ async fn write(
     let table = engine.wide_table(&table)?;
     let mut permit = Some(permit);
     if is_small && settings.key.is_none() && query.refresh.is_none() {
-        let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
+        let RowsBody { rows, unchanged } = read_body(&body).map_err(unreadable)?;
         if unchanged.is_empty()
             && let Some(outcomes) = write_small(&engine, &table, rows, &settings, &mut permit).await?
         {
@@ -248,7 +250,7 @@ async fn write(
     };
     let written = blocking(move || {
         let _permit = permit;
-        let RowsBody { rows, unchanged } = plain::read(&body).map_err(unreadable)?;
+        let RowsBody { rows, unchanged } = read_body(&body).map_err(unreadable)?;
         settings.transaction = Transaction::new(&table, &unchanged)?;
         let outcomes = write_rows(&engine, &table, &rows, &body, &settings)?;
         let searchable = query
@@ -276,8 +278,8 @@ pub(crate) async fn wait_for_searches(engine: &Engine, table: &str) {
 struct OutcomeLines<'w>(&'w mut ResponseWriter);
 
 impl OutcomeSink for OutcomeLines<'_> {
-    fn outcome(&mut self, outcome: &RowOutcome) -> std::io::Result<()> {
-        put_line(self.0, outcome)
+    fn outcomes(&mut self, lines: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(lines)
     }
 
     fn while_waiting(&mut self, wait: &mut dyn FnMut()) {

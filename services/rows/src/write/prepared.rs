@@ -11,12 +11,12 @@ use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowImage, RowOperation, RowWrite};
 
 use crate::condition::RowMatcher;
-use crate::value::{GivenValue, parse_column};
+use crate::value::{GivenValue, GivenValues, parse_column};
 
 /// Parsed row without the key.
 pub(super) struct Prepared {
     pub(super) operation: RowOperation,
-    pub(super) columns: Vec<(ColumnName<'static>, Vec<GivenValue>)>,
+    pub(super) columns: Vec<(ColumnName<'static>, GivenValues)>,
     pub(super) cleared: Vec<ColumnName<'static>>,
     pub(super) increments: Vec<Increment>,
     pub(super) removed: Vec<(ColumnName<'static>, i64)>,
@@ -114,7 +114,7 @@ fn columns_of(
     table: &WideTable,
     row: &RowWrite,
     now: Timestamp,
-) -> std::result::Result<Vec<(ColumnName<'static>, Vec<GivenValue>)>, String> {
+) -> std::result::Result<Vec<(ColumnName<'static>, GivenValues)>, String> {
     let check_version = |version: Timestamp| {
         let checked = engine.check_version(table, version.nanos());
         checked.map_err(|error| error.to_string())

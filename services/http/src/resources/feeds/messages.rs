@@ -21,13 +21,13 @@ use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::read::{self as reading, ReadTerms};
 use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
 use tideline_message_feed::viewer::readable_feed;
+use tideline_openapi::ErrorBody;
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
     MessagePage, MessageQuery, MessageReadQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage,
     SendMessages, Sequence,
 };
 use tideline_openapi::table::Durability;
-use tideline_openapi::{ErrorBody, plain};
 use tideline_rows::RowsError;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
@@ -176,7 +176,7 @@ impl Sending {
         body: ReceivedBody,
     ) -> Result<Self> {
         let body = body.decode()?;
-        let SendMessages { messages } = plain::read(&body).map_err(unreadable)?;
+        let SendMessages { messages } = send::read_body(&body).map_err(unreadable)?;
         Ok(Self {
             table: engine.feed_table(table)?,
             engine,
