@@ -2,7 +2,8 @@
 //!
 //! The driver repeats nothing by itself. Plain requests are idempotent, because a repeated write has the same key, value
 //! and timestamp: they are repeated with growing, random pauses until the time of the call is over. Conditional
-//! requests are repeated only after answers which say that nothing was done.
+//! requests are repeated only after answers which say that nothing was done. Reads without conditions can be sent to two
+//! nodes, see [`speculation`](crate::speculation).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
@@ -29,6 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::error::{Effect, Failure, RETRY_AFTER, of_connection, of_keyspace, of_preparation, unexpected};
 use crate::options::CassandraOptions;
 use crate::schema;
+use crate::speculation::Speculation;
 use crate::tls;
 
 /// Threads that send and receive. The calls wait on their own threads.
@@ -57,6 +59,7 @@ impl Counted {
             done: read(&self.done),
             failed: read(&self.failed),
             repeated: read(&self.repeated),
+            speculative: 0,
             time: Duration::from_micros(read(&self.micros)),
         }
     }
@@ -78,6 +81,9 @@ pub(crate) struct Cluster {
     reads: Counted,
     writes: Counted,
     conditional: Counted,
+    speculation: Arc<Speculation>,
+    /// Profile of reads that can be sent twice.
+    read_profile: ExecutionProfileHandle,
     /// Time since which every request has failed, and the last failure. `None` after an answer.
     failing: Mutex<Option<(Instant, String)>>,
 }
@@ -94,9 +100,16 @@ impl Cluster {
             schema::require(&session, &options.keyspace).await?;
             Ok::<_, BackendError>(session)
         })?;
+        let speculation = Arc::new(Speculation::default());
+        let read_profile = session
+            .get_default_execution_profile_handle()
+            .pointee_to_builder();
+        let read_profile = read_profile.speculative_execution_policy(Some(Arc::clone(&speculation) as _));
         Ok(Self {
             runtime: Some(runtime),
             session,
+            speculation,
+            read_profile: read_profile.build().into_handle(),
             options,
             reads: Counted::default(),
             writes: Counted::default(),
@@ -117,7 +130,10 @@ impl Cluster {
 
     pub(crate) fn counts(&self) -> [RequestCounts; 3] {
         [
-            self.reads.read("read"),
+            RequestCounts {
+                speculative: self.speculation.sent(),
+                ..self.reads.read("read")
+            },
             self.writes.read("write"),
             self.conditional.read("conditional"),
         ]
@@ -135,6 +151,15 @@ impl Cluster {
     pub(crate) async fn prepare(&self, text: &str) -> Result<PreparedStatement> {
         let prepared = self.session.prepare(text).await;
         prepared.map_err(|error| of_preparation(&error))
+    }
+
+    /// Prepares a read without conditions. It is sent to a second node if the first one does not answer in the usual time.
+    pub(crate) async fn prepare_read(&self, text: &str) -> Result<PreparedStatement> {
+        let mut prepared = self.prepare(text).await?;
+        prepared.set_is_idempotent(true);
+        prepared.set_execution_profile_handle(Some(self.read_profile.clone()));
+        prepared.set_history_listener(Arc::clone(&self.speculation) as _);
+        Ok(prepared)
     }
 
     /// Prepares a read of conditional rows, which sees every earlier conditional write.
@@ -238,8 +263,12 @@ impl Cluster {
             let failure = match answered.unwrap_or(Err(ExecutionError::RequestTimeout(left))) {
                 Ok(answer) => {
                     counted.done.fetch_add(1, Ordering::Relaxed);
-                    let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    let time = sent.elapsed();
+                    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
                     counted.micros.fetch_add(micros, Ordering::Relaxed);
+                    if kind == RequestKind::Read {
+                        self.speculation.answered(time);
+                    }
                     *self.failing.lock() = None;
                     return Ok(answer);
                 }

@@ -20,13 +20,22 @@ pub struct ScratchKeyspace {
 }
 
 impl ScratchKeyspace {
-    /// Creates a keyspace with tables on one node, which may acknowledge writes before they are on its disk. Leases do
+    /// Creates a keyspace with tables and one copy of each row. A node may acknowledge writes before they are on its disk. Leases do
     /// not end by themselves during a test, and timeouts suit busy machines; a test can change both.
     ///
     /// # Errors
     ///
     /// As [`schema::create`].
     pub fn create(contact: &str) -> Result<Self> {
+        Self::replicated(contact, 1)
+    }
+
+    /// Creates a keyspace as [`create`](Self::create) does, with a number of copies of each row.
+    ///
+    /// # Errors
+    ///
+    /// As [`schema::create`].
+    pub fn replicated(contact: &str, copies: u8) -> Result<Self> {
         let options = CassandraOptions {
             contact: vec![contact.to_owned()],
             keyspace: format!("t{}", Uuid::new_v4().simple()),
@@ -36,7 +45,7 @@ impl ScratchKeyspace {
             call_timeout: Duration::from_secs(60),
             ..CassandraOptions::default()
         };
-        schema::create(&options, &Replication::Simple(1))?;
+        schema::create(&options, &Replication::Simple(copies))?;
         Ok(Self { options })
     }
 

@@ -127,13 +127,13 @@ impl Journals {
     pub(crate) async fn prepare(cluster: &Cluster) -> Result<Self> {
         let slot = "WHERE shard = ? AND epoch = ? AND slot = ?";
         let mut slots = cluster
-            .prepare(
+            .prepare_read(
                 "SELECT epoch, slot, last, bytes, written, is_forgotten FROM journal_slot WHERE shard = ?",
             )
             .await?;
         slots.set_page_size(5_000);
         let mut sequences = cluster
-            .prepare(&format!("SELECT sequence FROM journal {slot} AND sequence < ?"))
+            .prepare_read(&format!("SELECT sequence FROM journal {slot} AND sequence < ?"))
             .await?;
         sequences.set_page_size(5_000);
         let statements = Statements {
@@ -141,13 +141,13 @@ impl Journals {
                 .prepare("INSERT INTO journal (shard, epoch, slot, sequence, value) VALUES (?, ?, ?, ?, ?)")
                 .await?,
             entries: cluster
-                .prepare(&format!(
+                .prepare_read(&format!(
                     "SELECT sequence, value FROM journal {slot} AND sequence >= ? LIMIT ?"
                 ))
                 .await?,
             sequences,
             last: cluster
-                .prepare(&format!(
+                .prepare_read(&format!(
                     "SELECT sequence FROM journal {slot} ORDER BY sequence DESC LIMIT 1"
                 ))
                 .await?,

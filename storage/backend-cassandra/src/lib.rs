@@ -29,6 +29,7 @@ mod options;
 mod ownership;
 mod rows;
 pub mod schema;
+mod speculation;
 mod tls;
 mod units;
 

@@ -91,7 +91,7 @@ impl Table {
             format!("SELECT key, value FROM {table} {place} AND key >= ?{end} ORDER BY key {order} LIMIT ?")
         };
         let prepared = |text: String| async move {
-            let mut statement = cluster.prepare(&text).await?;
+            let mut statement = cluster.prepare_read(&text).await?;
             // A page is one request; its statement has a limit.
             statement.set_page_size(i32::try_from(2 * ROWS_MAX).unwrap_or(i32::MAX));
             Ok::<_, tideline_backend::BackendError>(statement)
@@ -119,7 +119,7 @@ impl Table {
                 .prepare(&format!("DELETE FROM {table} USING TIMESTAMP ? {place}"))
                 .await?,
             get: cluster
-                .prepare(&format!("SELECT value FROM {table} {place} AND key = ?"))
+                .prepare_read(&format!("SELECT value FROM {table} {place} AND key = ?"))
                 .await?,
             scans: [
                 [

@@ -46,7 +46,7 @@ pub(crate) struct Units {
 impl Units {
     pub(crate) async fn prepare(cluster: &Cluster) -> Result<Self> {
         let mut all = cluster
-            .prepare("SELECT id, place, tier, bytes FROM unit WHERE shard = ? AND kind = ?")
+            .prepare_read("SELECT id, place, tier, bytes FROM unit WHERE shard = ? AND kind = ?")
             .await?;
         all.set_page_size(PAGE_ROWS);
         Ok(Self {
@@ -61,7 +61,7 @@ impl Units {
                 .await?,
             all,
             buckets: cluster
-                .prepare("SELECT bucket FROM unit WHERE shard = ? AND kind = ? AND id = ?")
+                .prepare_read("SELECT bucket FROM unit WHERE shard = ? AND kind = ? AND id = ?")
                 .await?,
             size: cluster
                 .prepare(

@@ -284,6 +284,8 @@ pub struct RequestCounts {
     pub failed: u64,
     /// Repetitions of requests.
     pub repeated: u64,
+    /// Speculative requests: second ones for reads that a node left unanswered for longer than usual.
+    pub speculative: u64,
     /// Total time of the answered requests.
     pub time: Duration,
 }

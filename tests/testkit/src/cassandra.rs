@@ -55,6 +55,8 @@ pub struct NodeSettings {
     pub seed: Option<Ipv4Addr>,
     /// Address that the node announces to clients as its own, for a relay that listens there. `None`: its own.
     pub announced: Option<Ipv4Addr>,
+    /// True if clients can also encrypt their connections, see [`CassandraNode::certificate`].
+    pub has_tls: bool,
 }
 
 impl Default for NodeSettings {
@@ -65,6 +67,7 @@ impl Default for NodeSettings {
             has_users: false,
             seed: None,
             announced: None,
+            has_tls: false,
         }
     }
 }
@@ -183,6 +186,12 @@ impl CassandraNode {
     /// Returns the address of the node, for the settings of a node that joins its cluster.
     pub fn ip(&self) -> Ipv4Addr {
         self.ip
+    }
+
+    /// Returns the file with the certificate of the node (PEM), which names its address. The file exists if the node has
+    /// [`has_tls`](NodeSettings::has_tls).
+    pub fn certificate(&self) -> PathBuf {
+        self.home.join("node.pem")
     }
 
     /// Returns true if the node answers a request for its options within 2 s.
@@ -364,6 +373,9 @@ fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, S
         .args(["--commitlog", settings.commit_log.name()]);
     if settings.has_users {
         command.args(["--login", "password"]);
+    }
+    if settings.has_tls {
+        command.args(["--tls", "optional"]);
     }
     if let Some(seed) = settings.seed {
         command.args(["--seed", &seed.to_string()]);

@@ -311,6 +311,12 @@ fn cluster(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Repetitions of requests to the cluster",
         ("kind", &of_kind(|counts| counts.repeated as f64)),
     )?;
+    let speculative = requests.iter().map(|counts| counts.speculative as f64);
+    figures.counter(
+        "cluster_speculative_reads",
+        "Reads that were sent to a second node because the first one did not answer in the usual time",
+        speculative.sum(),
+    )?;
     figures.counters(
         "cluster_request_seconds",
         "Total time of the answered requests to the cluster",

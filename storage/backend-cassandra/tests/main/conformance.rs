@@ -8,6 +8,14 @@ use tideline_testkit::cassandra::shared_node;
 
 use crate::keyspace::Keyspace;
 
+/// Runs all rules of the suite, each in the emptied keyspace.
+pub(crate) fn conforms(keyspace: &Arc<Keyspace>) {
+    run_all(&|| {
+        keyspace.empty();
+        Box::new(Emptied(Arc::clone(keyspace)))
+    });
+}
+
 /// Keyspace that was emptied for one rule.
 struct Emptied(Arc<Keyspace>);
 
@@ -22,9 +30,5 @@ fn cassandra_conforms() {
     let Some(contact) = shared_node() else {
         return;
     };
-    let keyspace = Arc::new(Keyspace::new(contact));
-    run_all(&|| {
-        keyspace.empty();
-        Box::new(Emptied(Arc::clone(&keyspace)))
-    });
+    conforms(&Arc::new(Keyspace::new(contact)));
 }

@@ -26,7 +26,13 @@ pub(crate) struct Keyspace(pub(crate) ScratchKeyspace);
 impl Keyspace {
     /// Creates an empty keyspace with tables, and with a short lease.
     pub(crate) fn new(contact: &str) -> Self {
-        let mut keyspace = ScratchKeyspace::create(contact).expect("the tables are created");
+        Self::replicated(contact, 1)
+    }
+
+    /// Creates a keyspace like [`new`](Self::new), with a number of copies of each row.
+    pub(crate) fn replicated(contact: &str, copies: u8) -> Self {
+        let keyspace = ScratchKeyspace::replicated(contact, copies);
+        let mut keyspace = keyspace.expect("the tables are created");
         keyspace.options.lease = Duration::from_secs(2);
         Self(keyspace)
     }
