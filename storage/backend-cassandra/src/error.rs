@@ -3,6 +3,7 @@
 //! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, it may have had
 //! its effect, or have it later.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use scylla::errors::{
@@ -119,6 +120,9 @@ pub(crate) fn of_connection(error: &NewSessionError) -> BackendError {
         _ if is_login_refused(error) => BackendError::Misconfigured {
             reason: format!("{reason}; check cassandra.user and cassandra.password_file"),
         },
+        _ if is_encryption_refused(error) => BackendError::Misconfigured {
+            reason: format!("{reason}; check cassandra.tls and cassandra.ca_file"),
+        },
         _ => BackendError::Unavailable {
             reason,
             retry_after: RETRY_AFTER,
@@ -126,12 +130,19 @@ pub(crate) fn of_connection(error: &NewSessionError) -> BackendError {
     }
 }
 
+/// Returns the error of the last connection, if nodes answered but none could be used.
+fn last_connection(error: &NewSessionError) -> Option<&ConnectionError> {
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+            last_connection_error,
+        })) => Some(last_connection_error),
+        _ => None,
+    }
+}
+
 /// Returns true if a node demands another user or password.
 fn is_login_refused(error: &NewSessionError) -> bool {
-    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
-        last_connection_error: ConnectionError::ConnectionSetupRequestError(failed),
-    })) = error
-    else {
+    let Some(ConnectionError::ConnectionSetupRequestError(failed)) = last_connection(error) else {
         return false;
     };
     matches!(
@@ -139,6 +150,12 @@ fn is_login_refused(error: &NewSessionError) -> bool {
         ConnectionSetupRequestErrorKind::MissingAuthentication
             | ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
     )
+}
+
+/// Returns true if the certificate of a node is unknown, or the node does not encrypt. The driver reports every error of an
+/// encrypted connection as invalid data, which plain connections do not have.
+fn is_encryption_refused(error: &NewSessionError) -> bool {
+    matches!(last_connection(error), Some(ConnectionError::IoError(error)) if error.kind() == ErrorKind::InvalidData)
 }
 
 /// Classifies an error of the choice of a keyspace.

@@ -21,7 +21,7 @@ fn a_build_without_encryption_refuses_it() {
 fn connections_are_encrypted_and_certificates_are_checked() {
     use std::fs;
 
-    use tideline_backend::{Acknowledged, Backend};
+    use tideline_backend::{Acknowledged, Backend, ErrorKind};
     use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};
     use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings};
 
@@ -49,12 +49,13 @@ fn connections_are_encrypted_and_certificates_are_checked() {
     let without = other.certificate().with_extension("empty");
     fs::write(&without, "no certificate").expect("written");
     for (wrong, part) in [
-        (Some(other.certificate()), "certificate"),
-        (None, "certificate"),
+        (Some(other.certificate()), "cassandra.ca_file"),
+        (None, "cassandra.ca_file"),
         (Some(without.clone()), "it holds no certificate"),
         (Some(without.with_extension("missing")), "No such file"),
     ] {
         let error = CassandraBackend::open(options(wrong.clone())).expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{wrong:?}: {error}");
         assert!(error.to_string().contains(part), "{wrong:?}: {error}");
     }
 }
