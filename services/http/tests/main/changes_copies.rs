@@ -468,7 +468,12 @@ impl Copy {
             // The base was read after the deletion of the message.
             return;
         }
-        let known = found.expect(200)["message"]["counters"].clone();
+        let found = found.expect(200)["message"].clone();
+        if found.get("recalled").is_some() {
+            // The base was read after the recall, and has the last counters.
+            return;
+        }
+        let known = found["counters"].clone();
         let add = |(name, count): (&String, &Value)| {
             let known = known.get(name).and_then(Value::as_i64).unwrap_or(0);
             (name.clone(), json!(count.as_i64().expect("a number") - known))
