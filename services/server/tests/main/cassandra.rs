@@ -9,13 +9,15 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use tideline_testkit::cassandra::shared_node;
-use tideline_testkit::wait;
+use tideline_testkit::{rounds, wait};
 use tideline_tests::Client;
 
 use crate::process::{Running, output, text, tideline};
 
 /// Lease of the servers. A take-over needs a quarter more.
 const LEASE: &str = "2s";
+/// Default of the setting `cassandra.lease`, for the measurement of take-overs.
+const DEFAULT_LEASE: &str = "4s";
 /// Longest wait for a take-over, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,13 +56,17 @@ impl Cluster {
     }
 
     pub(crate) fn serve(&self, name: &str) -> (Running, SocketAddr) {
+        self.serve_with_lease(name, LEASE)
+    }
+
+    fn serve_with_lease(&self, name: &str, lease: &str) -> (Running, SocketAddr) {
         // A server that starts itself again listens on the same address only if the port is given.
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let listen = free.expect("a free port").to_string();
         let mut command = tideline(&["serve", "--listen", &listen, "--backend", "cassandra"]);
         command.args(["--contact", self.contact, "--keyspace", &self.keyspace]);
         command.arg("--data-dir").arg(self.folder.path().join(name));
-        command.env("TIDELINE__CASSANDRA__LEASE", LEASE);
+        command.env("TIDELINE__CASSANDRA__LEASE", lease);
         command.env("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated");
         let mut running = Running::start(command);
         let line =
@@ -161,6 +167,36 @@ fn a_standby_forwards_and_takes_over() {
     assert_eq!(hosts(second), ["a", "b", "c", "d", "e", "f"]);
     let (owner, _) = cluster.backend("owner", &[]);
     assert!(owner.contains(&format!("{second} owns the data")), "{owner}");
+}
+
+#[test]
+#[ignore = "measures; takes eight minutes"]
+fn killed_owners_are_followed_within_seconds() {
+    let Some(cluster) = Cluster::new("kills") else {
+        return;
+    };
+    let kills = rounds("TIDELINE_OWNER_KILLS", 50, 50);
+    let serve = |number: usize| cluster.serve_with_lease(&format!("server-{}", number % 2), DEFAULT_LEASE);
+    let mut owner = serve(0);
+    wait_for_role(owner.1, "owner");
+    let (mut written, mut times) = (Vec::new(), Vec::new());
+    for kill in 0..kills {
+        let standby = serve(kill + 1);
+        wait_for_role(standby.1, "standby");
+        let [before, after] = ["before", "after"].map(|part| format!("{kill:03}-{part}"));
+        write(owner.1, &before);
+        owner.0.signal(Signal::KILL);
+        let begun = Instant::now();
+        write(standby.1, &after);
+        written.extend([after, before]);
+        written.sort();
+        assert_eq!(hosts(standby.1), written, "kill {kill}");
+        times.push(begun.elapsed());
+        owner = standby;
+    }
+    times.sort();
+    let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+    println!("{kills} owners killed: writes and reads again after {median:?} (median), {worst:?} (worst)");
 }
 
 #[test]
