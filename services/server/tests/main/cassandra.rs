@@ -87,12 +87,16 @@ pub(crate) fn wait_for_role(address: SocketAddr, role: &str) -> Value {
     wait::until(PATIENCE, look).unwrap_or_else(|| panic!("{address} is not {role}"))
 }
 
-/// Writes a point until a server acknowledges it. Returns the time until then.
+/// Writes a point until a server acknowledges it. Returns the time until then. While a process takes the data over, a
+/// connection can end without a response, so the request is then sent again.
 fn write(address: SocketAddr, host: &str) -> Duration {
     let begun = Instant::now();
     let line = format!("load,host={host} one=1 1767225600000000000");
     let acknowledged = wait::until(PATIENCE, || {
-        let answer = Client::new(address).post_lines("/v1/tables/default/points", &line);
+        let headers = [("content-type", "text/plain")];
+        let answer =
+            Client::new(address).send("POST", "/v1/tables/default/points", &headers, line.as_bytes());
+        let answer = answer.ok()?;
         assert!(answer.status < 300 || answer.status == 503, "{answer:?}");
         (answer.status < 300).then_some(())
     });
