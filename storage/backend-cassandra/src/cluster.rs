@@ -100,7 +100,7 @@ impl Cluster {
             schema::require(&session, &options.keyspace).await?;
             Ok::<_, BackendError>(session)
         })?;
-        let speculation = Arc::new(Speculation::default());
+        let speculation = Arc::new(Speculation::new());
         let read_profile = session
             .get_default_execution_profile_handle()
             .pointee_to_builder();
@@ -263,12 +263,8 @@ impl Cluster {
             let failure = match answered.unwrap_or(Err(ExecutionError::RequestTimeout(left))) {
                 Ok(answer) => {
                     counted.done.fetch_add(1, Ordering::Relaxed);
-                    let time = sent.elapsed();
-                    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                    let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
                     counted.micros.fetch_add(micros, Ordering::Relaxed);
-                    if kind == RequestKind::Read {
-                        self.speculation.answered(time);
-                    }
                     *self.failing.lock() = None;
                     return Ok(answer);
                 }

@@ -5,11 +5,12 @@
 //! nothing, and need no agreement of the nodes.
 //!
 //! The usual time is estimated like the retransmission timeout of TCP (RFC 6298): the mean of the recent times plus four
-//! times their mean deviation. So speculative requests are rare, and stay rare while all nodes are slow.
+//! times their mean deviation. So speculative requests are rare, and stay rare while all nodes are slow. Each request is
+//! timed by itself: the time of a read that was sent twice contains the delay, which would then grow without bound.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use scylla::errors::{RequestAttemptError, RequestError};
@@ -26,17 +27,32 @@ const GAINS: (f64, f64) = (1.0 / 8.0, 1.0 / 4.0);
 /// Mean deviations that are added to the mean.
 const DEVIATIONS: f64 = 4.0;
 
-/// Policy and counter of speculative requests.
-#[derive(Debug, Default)]
+/// Policy and counter of speculative requests, and the times of the requests.
+#[derive(Debug)]
 pub(crate) struct Speculation {
-    /// Mean and mean deviation of the times of recent reads, in seconds. `None` before the first answer.
+    /// Origin of the times in [`AttemptId`]s.
+    begun: Instant,
+    /// Mean and mean deviation of the times of recent requests, in seconds. `None` before the first answer.
     times: Mutex<Option<(f64, f64)>>,
     sent: AtomicU64,
 }
 
 impl Speculation {
-    /// Adds the time of an answered read to the estimate.
-    pub(crate) fn answered(&self, time: Duration) {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            times: Mutex::default(),
+            sent: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the microseconds since [`begun`](Self::begun).
+    fn now(&self) -> usize {
+        usize::try_from(self.begun.elapsed().as_micros()).unwrap_or(usize::MAX)
+    }
+
+    /// Adds the time of an answered request to the estimate.
+    fn answered(&self, time: Duration) {
         let time = time.as_secs_f64();
         let mut times = self.times.lock();
         *times = Some(times.map_or((time, time / 2.0), |(mean, deviation)| {
@@ -73,7 +89,8 @@ impl SpeculativeExecutionPolicy for Speculation {
     }
 }
 
-/// Counts speculative requests when they are sent: a cluster of one node has no second one to send them to.
+/// Times each request; its id is the time at which it was sent. Counts speculative requests when they are sent: a cluster of
+/// one node has no second one to send them to.
 impl HistoryListener for Speculation {
     fn log_request_start(&self) -> RequestId {
         RequestId(0)
@@ -91,10 +108,13 @@ impl HistoryListener for Speculation {
         if second.is_some() {
             self.sent.fetch_add(1, Ordering::Relaxed);
         }
-        AttemptId(0)
+        AttemptId(self.now())
     }
 
-    fn log_attempt_success(&self, _: AttemptId) {}
+    fn log_attempt_success(&self, AttemptId(sent): AttemptId) {
+        let micros = self.now().saturating_sub(sent);
+        self.answered(Duration::from_micros(micros as u64));
+    }
 
     fn log_attempt_error(&self, _: AttemptId, _: &RequestAttemptError, _: &RetryDecision) {}
 }
@@ -104,7 +124,7 @@ mod tests {
     use super::*;
 
     fn after(times: impl IntoIterator<Item = u64>) -> Duration {
-        let speculation = Speculation::default();
+        let speculation = Speculation::new();
         for millis in times {
             speculation.answered(Duration::from_millis(millis));
         }
@@ -119,6 +139,18 @@ mod tests {
         assert!((0.040..0.042).contains(&usual), "{usual}");
         let varied = after([20, 60].repeat(50)).as_secs_f64();
         assert!((0.100..0.160).contains(&varied), "{varied}");
+    }
+
+    #[test]
+    fn requests_without_an_answer_do_not_lengthen_the_time() {
+        let speculation = Speculation::new();
+        let node = SocketAddr::from(([127, 0, 0, 1], 9042));
+        for _ in 0..100 {
+            speculation.log_attempt_start(RequestId(0), None, node);
+            let second = speculation.log_attempt_start(RequestId(0), Some(SpeculativeId(0)), node);
+            speculation.log_attempt_success(second);
+        }
+        assert_eq!((speculation.sent(), speculation.delay()), (100, DELAY_MIN));
     }
 
     #[test]
