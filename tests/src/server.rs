@@ -26,7 +26,7 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Limits of free space, so that tests do not depend on the disk: a build can take most of its space, and with the default
 /// of 5 % a server then refuses writes, and before that frees kept changes.
-const FREE_SPACE: [(&str, &str); 2] = [
+pub const FREE_SPACE: [(&str, &str); 2] = [
     ("TIDELINE__STORAGE__FREE_BYTES_MIN", "64MiB"),
     ("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0"),
 ];

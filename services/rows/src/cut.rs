@@ -33,8 +33,13 @@ impl Cut {
     /// # Errors
     ///
     /// The errors of [`Engine::cut_values`].
-    pub(crate) fn store(engine: &Engine, table: &WideTable, mut values: Vec<RowValue<'_>>) -> Result<Self> {
-        values.retain(|value| ValueToCut::is_cut(value.value));
+    pub(crate) fn store<'r>(
+        engine: &Engine,
+        table: &WideTable,
+        values: impl Iterator<Item = RowValue<'r>>,
+    ) -> Result<Self> {
+        let values = values.filter(|value| ValueToCut::is_cut(value.value));
+        let values: Vec<RowValue<'_>> = values.collect();
         if values.is_empty() {
             return Ok(Self { values: Vec::new() });
         }

@@ -200,7 +200,7 @@ impl Rekey {
                 })
             })
         });
-        let cut = Cut::store(engine, &self.into, values.collect())?;
+        let cut = Cut::store(engine, &self.into, values)?;
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
         engine.wait_for_searches(&self.into);
         let written = engine.write_rows(&self.into, &make, &RowWriteOptions::default());

@@ -16,7 +16,6 @@ use std::borrow::Borrow;
 use std::io;
 
 use serde_json::value::RawValue;
-use tideline_engine::large::ValueToCut;
 use tideline_engine::model::{Durability, SequenceNumber};
 use tideline_engine::rows::{
     RememberedResponse, RowCommit, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
@@ -31,7 +30,7 @@ use tideline_openapi::row::{
 use crate::cut::{Cut, RowValue};
 use crate::error::{Result, RowsError};
 use crate::transaction::Transaction;
-use draft::{Draft, DraftKey, State, check_partition, exclude_partitions, to_write};
+use draft::{Draft, State, check_partition, exclude_partitions, to_write};
 pub use outcome::refused_text;
 use outcome::{Remembered, counts_of, outcome, outcomes_of, repeated};
 
@@ -340,33 +339,27 @@ fn writes_of<'d>(
         .collect()
 }
 
-/// Returns the values of the valid rows that are large enough to be stored in pieces. The pieces of a value are stored with the key of
+/// Returns the values of the valid rows that can be stored in pieces. The pieces of a value are stored with the key of
 /// its row, so the values of a row to which the server assigns an id stay in the row.
-fn values_of(drafts: &mut [Draft]) -> Vec<RowValue<'_>> {
-    let mut values = Vec::new();
+fn values_of(drafts: &mut [Draft]) -> impl Iterator<Item = RowValue<'_>> {
     let ready = drafts.iter_mut().filter(|draft| draft.ready().is_some());
-    for (row, draft) in ready.enumerate() {
-        let (
-            Some(DraftKey {
-                stored: Some(key), ..
-            }),
-            State::Ready(prepared),
-        ) = (&draft.key, &mut draft.state)
-        else {
-            continue;
+    let of_rows = ready.enumerate().filter_map(|(row, draft)| {
+        let key = draft.key.as_ref()?.stored.as_deref()?;
+        let State::Ready(prepared) = &mut draft.state else {
+            return None;
         };
-        for (column, given) in &mut prepared.columns {
+        let columns = prepared.columns.iter_mut();
+        Some(columns.flat_map(move |(column, given)| {
             let column = &*column;
-            let large = given.iter_mut().filter(|given| ValueToCut::is_cut(&given.value));
-            values.extend(large.map(|given| RowValue {
+            given.iter_mut().map(move |given| RowValue {
                 row,
                 key,
                 column,
                 value: &mut given.value,
-            }));
-        }
-    }
-    values
+            })
+        }))
+    });
+    of_rows.flatten()
 }
 
 /// Writes rows as one entry. `first` is the index of the first row. If a row could not be read, `rows` contains the

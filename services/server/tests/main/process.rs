@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tideline_tests::server::FREE_SPACE;
 
 /// Longest wait for an expected line, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,11 +24,7 @@ pub(crate) fn tideline(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    // A build can take most of the free space of a disk; by default, the server would refuse writes.
-    command
-        .env("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0")
-        .env("TIDELINE__STORAGE__FREE_BYTES_MIN", "64MiB");
-    command.args(arguments).stdin(Stdio::null());
+    command.envs(FREE_SPACE).args(arguments).stdin(Stdio::null());
     command
 }
 
