@@ -170,6 +170,7 @@ fn services_reach_storage_and_indexer_through_the_engine() {
     // Crates that connect the layers, or that need no engine. Crates of network formats use the primitives of
     // storage/wire. A separate test checks that only the server depends on a backend.
     let lawful = [
+        "services/access",
         "services/connections",
         "services/histogram",
         "services/engine",

@@ -19,6 +19,7 @@
 //! | [`parts`] | [`PartsSpec`], [`TierScope`]: division of a wide table into parts by time, and their tiers |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
 //! | [`table`] | [`TableSpec`]: user settings of a table; [`TableName`], [`TableModel`], [`Tier`], [`Policy`], … |
+//! | [`role`] | [`Role`]: roles of tokens |
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
 //! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
 //! | [`wide`] | [`WideSpec`]: settings of a wide table, such as key, columns, versions, indexes and time-to-live |
@@ -48,6 +49,7 @@ pub mod model_tag;
 pub mod partition;
 pub mod parts;
 pub mod reject;
+pub mod role;
 pub mod table;
 pub mod time;
 pub mod time_expression;
@@ -66,6 +68,7 @@ pub use model_tag::ModelTag;
 pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};
 pub use parts::{PartPeriod, PartsArchive, PartsSpec, TierScope};
 pub use reject::{LineReject, RejectReason, TypeConflict, WaitsFor};
+pub use role::Role;
 pub use table::{ArchivePolicy, Durability, Policy, Schedule, TableModel, TableName, TableSpec, Tier};
 pub use time::{Clock, ManualClock, Precision, SystemClock, TimeRange, Timestamp};
 pub use time_expression::{TimeExpression, TimeExpressionError};

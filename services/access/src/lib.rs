@@ -1,0 +1,45 @@
+//! Access control: decides whether a principal may perform an action on a table.
+//!
+//! The crate is pure: it reads no files, sends nothing and knows neither HTTP nor the engine. A service authenticates a
+//! request with [`Tokens`], which returns a [`Principal`]. It joins the principal with the [`Action`] of the request to
+//! an [`Access`], and gives it to the engine, which checks every table that the request uses.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`action`] | [`Action`], [`Role`]: the actions that a role allows |
+//! | [`scope`] | [`Scope`]: the tables and models to which a token is restricted |
+//! | [`principal`] | [`Principal`], [`Access`], [`Denied`]: the decision |
+//! | [`token`] | [`TokenText`]: the text of a token, its checksum and its hash |
+//! | [`record`] | [`TokenRecord`]: the stored form of a token |
+//! | [`registry`] | [`Tokens`]: the valid tokens of a server, found by their hash |
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use tideline_access::{Access, Action, Principal, Role, Scope};
+//!
+//! let scope = Scope::new(["fleet", "team-a-*"], [])?;
+//! let principal = Arc::new(Principal::new("telegraf", [Role::Writer], scope));
+//! let write = Access::new(&principal, Action::Write)?;
+//! assert!(write.check_table("team-a-cpu").is_ok());
+//! assert!(write.check_table("billing").is_err());
+//! assert!(Access::new(&principal, Action::Read).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod action;
+pub mod principal;
+pub mod record;
+pub mod registry;
+pub mod scope;
+pub mod token;
+
+pub use action::{Action, Role};
+pub use principal::{Access, Denied, Principal};
+pub use record::{StoredSecret, TokenRecord};
+pub use registry::{Authenticated, Tokens};
+
+pub use scope::{Scope, ScopeError, TablePattern};
+pub use token::{TokenHash, TokenText};

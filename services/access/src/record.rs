@@ -1,0 +1,162 @@
+//! Stored form of a token: everything except the token itself.
+//!
+//! Records are stored in serialized form, so a new field needs a default for records that were stored without it.
+
+use serde::{Deserialize, Serialize};
+use tideline_model::Timestamp;
+
+use crate::action::Role;
+use crate::principal::Principal;
+use crate::scope::Scope;
+use crate::token::TokenHash;
+
+/// Longest name of a token, in characters.
+pub const NAME_CHARACTERS_MAX: usize = 64;
+/// Maximum number of valid secrets of a token.
+pub const SECRETS_MAX: usize = 4;
+
+/// Token as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// Id, which is part of the text of the token and no secret.
+    pub id: String,
+    /// Name that the creator gave to the token.
+    pub name: String,
+    /// Roles; at least one.
+    pub roles: Vec<Role>,
+    /// Restriction to tables and models.
+    #[serde(default)]
+    pub scope: Scope,
+    /// Creation time, nanoseconds since the epoch.
+    pub created: i64,
+    /// Principal that created the token.
+    #[serde(default)]
+    pub created_by: String,
+    /// Time at which the token becomes invalid, nanoseconds since the epoch; `None` if it does not expire.
+    #[serde(default)]
+    pub expires: Option<i64>,
+    /// Hashes of the secrets, from old to new. After a rotation, the previous one stays valid for a while.
+    pub secrets: Vec<StoredSecret>,
+}
+
+/// Hash of a secret with its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSecret {
+    /// Hash of the whole text of the token.
+    pub sha256: TokenHash,
+    /// Time at which this secret becomes invalid, nanoseconds since the epoch; `None` for the newest one.
+    #[serde(default)]
+    pub expires: Option<i64>,
+}
+
+impl TokenRecord {
+    /// Returns the principal of requests with this token.
+    pub fn principal(&self) -> Principal {
+        let expires = self.expires.map(Timestamp::from_nanos_clamped);
+        Principal::new(&self.name, self.roles.iter().copied(), self.scope.clone()).of_token(&self.id, expires)
+    }
+
+    /// Adds a new secret, and ends all previous ones at `overlap_end` at the latest. Removes secrets that have ended by
+    /// `now`, and the oldest ones over [`SECRETS_MAX`].
+    pub fn rotate(&mut self, hash: TokenHash, now: Timestamp, overlap_end: Timestamp) {
+        for secret in &mut self.secrets {
+            let end = secret.expires.unwrap_or(i64::MAX).min(overlap_end.nanos());
+            secret.expires = Some(end);
+        }
+        self.secrets
+            .retain(|secret| secret.expires.is_none_or(|end| end > now.nanos()));
+        let over = (self.secrets.len() + 1).saturating_sub(SECRETS_MAX);
+        self.secrets.drain(..over);
+        self.secrets.push(StoredSecret {
+            sha256: hash,
+            expires: None,
+        });
+    }
+
+    /// Checks that a name can be shown in lists and logs, that there is a role, and that an admin has no scope: an admin
+    /// can create tokens, also one without a scope.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason as a sentence for the creator of the token.
+    pub fn check(&self) -> Result<(), String> {
+        let length = self.name.chars().count();
+        if length == 0 || length > NAME_CHARACTERS_MAX || self.name.chars().any(char::is_control) {
+            return Err(format!(
+                "the name of a token has 1 to {NAME_CHARACTERS_MAX} characters, and no control characters"
+            ));
+        }
+        if self.roles.is_empty() {
+            return Err("a token needs a role: reader, writer, operator or admin".to_owned());
+        }
+        if self.roles.contains(&Role::Admin) && !self.scope.is_everything() {
+            return Err(
+                "the role admin cannot be restricted to tables or models, because an admin can create other tokens"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> TokenRecord {
+        TokenRecord {
+            id: "0a1b".to_owned(),
+            name: "telegraf".to_owned(),
+            roles: vec![Role::Writer],
+            scope: Scope::new(["fleet"], []).expect("valid"),
+            created: 1,
+            created_by: "configured token".to_owned(),
+            expires: None,
+            secrets: vec![StoredSecret {
+                sha256: TokenHash::of("first"),
+                expires: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_stored_form_stays() {
+        let json = r#"{"id":"0a1b","name":"telegraf","roles":["writer"],"scope":{"tables":["fleet"],"models":[]},"created":1,"created_by":"configured token","expires":null,"secrets":[{"sha256":"a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e","expires":null}]}"#;
+        assert_eq!(serde_json::to_string(&record()).expect("serializes"), json);
+        let read: TokenRecord = serde_json::from_str(json).expect("reads back");
+        assert_eq!(read, record());
+    }
+
+    #[test]
+    fn rotation_ends_the_previous_secrets() {
+        let at = Timestamp::from_nanos_clamped;
+        let mut token = record();
+        token.rotate(TokenHash::of("second"), at(100), at(200));
+        token.rotate(TokenHash::of("third"), at(150), at(300));
+        let ends: Vec<Option<i64>> = token.secrets.iter().map(|secret| secret.expires).collect();
+        assert_eq!(ends, [Some(200), Some(300), None], "an end is never moved back");
+        token.rotate(TokenHash::of("fourth"), at(250), at(250));
+        assert_eq!(token.secrets.len(), 1, "without overlap only the new one is left");
+        for n in 0..10 {
+            token.rotate(TokenHash::of(&n.to_string()), at(300), at(900));
+        }
+        assert_eq!(token.secrets.len(), SECRETS_MAX);
+        assert_eq!(token.secrets[SECRETS_MAX - 1].sha256, TokenHash::of("9"));
+    }
+
+    #[test]
+    fn tokens_that_make_no_sense_are_refused() {
+        assert_eq!(record().check(), Ok(()));
+        let with = |change: fn(&mut TokenRecord)| {
+            let mut token = record();
+            change(&mut token);
+            token.check()
+        };
+        assert!(with(|token| token.name.clear()).is_err());
+        assert!(with(|token| token.name = "a\nb".to_owned()).is_err());
+        assert!(with(|token| token.name = "é".repeat(65)).is_err());
+        assert!(with(|token| token.name = "é".repeat(64)).is_ok());
+        assert!(with(|token| token.roles.clear()).is_err());
+        assert!(with(|token| token.roles = vec![Role::Admin]).is_err());
+    }
+}

@@ -1,0 +1,289 @@
+//! Registry of the valid tokens of a server, in memory.
+//!
+//! A token is found by its hash. Finding it takes less than a microsecond and does not depend on the number of tokens.
+//! An attacker cannot choose a hash, so the time of a lookup reveals nothing about stored tokens.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use tideline_model::Timestamp;
+
+use crate::principal::Principal;
+use crate::record::TokenRecord;
+use crate::token::TokenHash;
+
+/// Time of use of a token that was not used.
+const UNUSED: i64 = i64::MIN;
+
+/// Valid tokens of a server.
+#[derive(Debug, Default)]
+pub struct Tokens(RwLock<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    tokens: BTreeMap<String, Arc<Token>>,
+    /// Tokens by the hashes of their secrets, with the end of the secret in nanoseconds since the epoch.
+    secrets: HashMap<TokenHash, (Arc<Token>, i64)>,
+}
+
+#[derive(Debug)]
+struct Token {
+    record: TokenRecord,
+    principal: Arc<Principal>,
+    /// Time of the last use, in nanoseconds since the epoch, or [`UNUSED`].
+    used: AtomicI64,
+}
+
+/// Outcome of an authentication.
+#[derive(Debug, Clone)]
+pub enum Authenticated {
+    /// The token is valid.
+    Valid(Arc<Principal>),
+    /// The token with this id has expired, or was replaced by a rotation.
+    Expired(String),
+    /// There is no such token.
+    Unknown,
+}
+
+impl Tokens {
+    /// Creates a registry with the given tokens and the times of their last use.
+    pub fn new(records: impl IntoIterator<Item = (TokenRecord, Option<Timestamp>)>) -> Self {
+        let tokens = Self::default();
+        for (record, used) in records {
+            tokens.0.write().put(record, used);
+        }
+        tokens
+    }
+
+    /// Finds the principal of a token, and notes the time of its use.
+    pub fn authenticate(&self, text: &str, now: Timestamp) -> Authenticated {
+        let hash = TokenHash::of(text);
+        let state = self.0.read();
+        let Some((token, ends)) = state.secrets.get(&hash) else {
+            return Authenticated::Unknown;
+        };
+        if now.nanos() >= *ends || !token.principal.is_valid(now) {
+            return Authenticated::Expired(token.record.id.clone());
+        }
+        token.used.fetch_max(now.nanos(), Ordering::Relaxed);
+        Authenticated::Valid(Arc::clone(&token.principal))
+    }
+
+    /// Adds a token, or replaces the token with the same id. The principal of a replaced token ends, unless only its
+    /// secrets differ.
+    pub fn put(&self, record: TokenRecord) {
+        self.0.write().put(record, None);
+    }
+
+    /// Removes a token and ends its principal. Returns false if there is no such token.
+    pub fn remove(&self, id: &str) -> bool {
+        let mut state = self.0.write();
+        let Some(removed) = state.tokens.remove(id) else {
+            return false;
+        };
+        state.forget_secrets(&removed.record);
+        removed.principal.end();
+        true
+    }
+
+    /// Replaces all tokens. Principals whose tokens are not among the new ones, or have changed, end.
+    pub fn replace(&self, records: Vec<TokenRecord>) {
+        let mut state = self.0.write();
+        let mut left = std::mem::take(&mut state.tokens);
+        state.secrets.clear();
+        for record in records {
+            if let Some(known) = left.remove(&record.id) {
+                state.tokens.insert(record.id.clone(), known);
+            }
+            state.put(record, None);
+        }
+        for token in left.values() {
+            token.principal.end();
+        }
+    }
+
+    /// Returns a token and the time of its last use.
+    pub fn get(&self, id: &str) -> Option<(TokenRecord, Option<Timestamp>)> {
+        self.0.read().tokens.get(id).map(|token| token.view())
+    }
+
+    /// Returns all tokens by id, with the times of their last use.
+    pub fn all(&self) -> Vec<(TokenRecord, Option<Timestamp>)> {
+        let state = self.0.read();
+        state.tokens.values().map(|token| token.view()).collect()
+    }
+
+    /// Returns the number of tokens.
+    pub fn len(&self) -> usize {
+        self.0.read().tokens.len()
+    }
+
+    /// Returns true if there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl State {
+    fn put(&mut self, record: TokenRecord, used: Option<Timestamp>) {
+        let mut used = used.map_or(UNUSED, |time| time.nanos());
+        let mut principal = None;
+        if let Some(known) = self.tokens.remove(&record.id) {
+            self.forget_secrets(&known.record);
+            used = used.max(known.used.load(Ordering::Relaxed));
+            match is_same_principal(&known.record, &record) {
+                true => principal = Some(Arc::clone(&known.principal)),
+                false => known.principal.end(),
+            }
+        }
+        let token = Arc::new(Token {
+            principal: principal.unwrap_or_else(|| Arc::new(record.principal())),
+            used: AtomicI64::new(used),
+            record,
+        });
+        for secret in &token.record.secrets {
+            let ends = secret.expires.unwrap_or(i64::MAX);
+            self.secrets.insert(secret.sha256, (Arc::clone(&token), ends));
+        }
+        self.tokens.insert(token.record.id.clone(), token);
+    }
+
+    fn forget_secrets(&mut self, record: &TokenRecord) {
+        for secret in &record.secrets {
+            self.secrets.remove(&secret.sha256);
+        }
+    }
+}
+
+impl Token {
+    fn view(&self) -> (TokenRecord, Option<Timestamp>) {
+        let used = self.used.load(Ordering::Relaxed);
+        let used = (used != UNUSED).then(|| Timestamp::from_nanos_clamped(used));
+        (self.record.clone(), used)
+    }
+}
+
+/// Returns true if two records of a token differ at most in their secrets.
+fn is_same_principal(one: &TokenRecord, other: &TokenRecord) -> bool {
+    let without_secrets = |record: &TokenRecord| TokenRecord {
+        secrets: Vec::new(),
+        ..record.clone()
+    };
+    without_secrets(one) == without_secrets(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::Role;
+    use crate::record::StoredSecret;
+    use crate::scope::Scope;
+
+    fn at(nanos: i64) -> Timestamp {
+        Timestamp::from_nanos_clamped(nanos)
+    }
+
+    fn record(id: &str, secret: &str) -> TokenRecord {
+        TokenRecord {
+            id: id.to_owned(),
+            name: format!("name of {id}"),
+            roles: vec![Role::Reader],
+            scope: Scope::default(),
+            created: 0,
+            created_by: String::new(),
+            expires: None,
+            secrets: vec![StoredSecret {
+                sha256: TokenHash::of(secret),
+                expires: None,
+            }],
+        }
+    }
+
+    fn valid(tokens: &Tokens, text: &str, now: i64) -> Arc<Principal> {
+        match tokens.authenticate(text, at(now)) {
+            Authenticated::Valid(principal) => principal,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_text() {
+        let tokens = Tokens::new([(record("1", "one"), None), (record("2", "two"), Some(at(3)))]);
+        assert_eq!(valid(&tokens, "one", 10).id(), Some("1"));
+        assert!(matches!(
+            tokens.authenticate("three", at(10)),
+            Authenticated::Unknown
+        ));
+        let used: Vec<Option<i64>> = tokens
+            .all()
+            .iter()
+            .map(|(_, used)| used.map(|time| time.nanos()))
+            .collect();
+        assert_eq!(used, [Some(10), Some(3)]);
+    }
+
+    #[test]
+    fn a_revoked_token_ends_at_once() {
+        let tokens = Tokens::new([(record("1", "one"), None)]);
+        let principal = valid(&tokens, "one", 10);
+        assert!(tokens.remove("1") && !tokens.remove("1"));
+        assert!(!principal.is_valid(at(10)), "also for requests that are running");
+        assert!(matches!(
+            tokens.authenticate("one", at(10)),
+            Authenticated::Unknown
+        ));
+        assert!(tokens.is_empty());
+    }
+
+    #[test]
+    fn both_secrets_are_valid_during_the_overlap_of_a_rotation() {
+        let tokens = Tokens::new([(record("1", "one"), None)]);
+        let principal = valid(&tokens, "one", 10);
+        let (mut rotated, _) = tokens.get("1").expect("it exists");
+        rotated.rotate(TokenHash::of("uno"), at(20), at(100));
+        tokens.put(rotated);
+        assert!(
+            Arc::ptr_eq(&principal, &valid(&tokens, "one", 99)),
+            "the same principal"
+        );
+        assert!(Arc::ptr_eq(&principal, &valid(&tokens, "uno", 99)));
+        let late = tokens.authenticate("one", at(100));
+        assert!(matches!(late, Authenticated::Expired(id) if id == "1"));
+        assert!(Arc::ptr_eq(&principal, &valid(&tokens, "uno", 100)));
+    }
+
+    #[test]
+    fn an_expired_token_is_told_from_an_unknown_one() {
+        let mut expiring = record("1", "one");
+        expiring.expires = Some(50);
+        let tokens = Tokens::new([(expiring, None)]);
+        let principal = valid(&tokens, "one", 49);
+        assert!(matches!(
+            tokens.authenticate("one", at(50)),
+            Authenticated::Expired(_)
+        ));
+        assert!(!principal.is_valid(at(50)));
+    }
+
+    #[test]
+    fn replacing_all_keeps_the_principals_of_unchanged_tokens() {
+        let tokens = Tokens::new([(record("1", "one"), None), (record("2", "two"), None)]);
+        let (one, two) = (valid(&tokens, "one", 10), valid(&tokens, "two", 10));
+        let mut changed = record("2", "two");
+        changed.roles = vec![Role::Writer];
+        tokens.replace(vec![record("1", "one"), changed, record("3", "three")]);
+        assert!(one.is_valid(at(10)) && Arc::ptr_eq(&one, &valid(&tokens, "one", 11)));
+        assert!(!two.is_valid(at(10)), "its roles have changed");
+        assert_eq!(valid(&tokens, "two", 11).roles(), [Role::Writer]);
+        assert_eq!(tokens.len(), 3);
+        tokens.replace(Vec::new());
+        assert!(!one.is_valid(at(11)) && tokens.is_empty());
+        assert!(matches!(
+            tokens.authenticate("one", at(11)),
+            Authenticated::Unknown
+        ));
+    }
+}

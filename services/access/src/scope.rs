@@ -1,0 +1,230 @@
+//! Scopes: the tables and models to which a token is restricted.
+//!
+//! An empty scope restricts nothing. With tables, a token reaches only tables with these names or prefixes; with models,
+//! only tables of these models.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tideline_model::{TableModel, TableName};
+
+/// Maximum number of table patterns of a scope.
+pub const PATTERNS_MAX: usize = 100;
+
+/// Name of a table, or a prefix followed by `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TablePattern(Box<str>);
+
+/// Restriction of a token. The default restricts nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    tables: Vec<TablePattern>,
+    models: Vec<TableModel>,
+}
+
+/// Error of an invalid scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScopeError {
+    /// The text is neither a table name nor a prefix.
+    #[error(
+        "{0:?} is neither the name of a table nor a prefix followed by one `*`; names have 1 to 64 characters of a-z, 0-9, _ and -"
+    )]
+    Pattern(String),
+    /// The scope has too many patterns.
+    #[error("a scope has at most {PATTERNS_MAX} names and prefixes of tables, this one has {0}")]
+    TooMany(usize),
+}
+
+impl TablePattern {
+    /// Returns true if the table has this name or begins with this prefix.
+    pub fn matches(&self, table: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(prefix) => table.starts_with(prefix),
+            None => table == &*self.0,
+        }
+    }
+}
+
+impl TryFrom<String> for TablePattern {
+    type Error = ScopeError;
+
+    fn try_from(text: String) -> Result<Self, ScopeError> {
+        let name = text.strip_suffix('*').unwrap_or(&text);
+        let is_all = name.is_empty() && !text.is_empty();
+        match is_all || TableName::new(name).is_ok() {
+            true => Ok(Self(text.into())),
+            false => Err(ScopeError::Pattern(text.chars().take(80).collect())),
+        }
+    }
+}
+
+impl From<TablePattern> for String {
+    fn from(pattern: TablePattern) -> Self {
+        pattern.0.into()
+    }
+}
+
+impl fmt::Display for TablePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Scope {
+    /// Creates a scope of table names and prefixes, and of models. An empty list restricts nothing. The pattern `*`
+    /// stands for all tables and is the same as no pattern.
+    ///
+    /// # Errors
+    ///
+    /// [`ScopeError::Pattern`] for a text that is neither a table name nor a prefix, and [`ScopeError::TooMany`] for more
+    /// than [`PATTERNS_MAX`] patterns.
+    pub fn new<T: Into<String>>(
+        tables: impl IntoIterator<Item = T>,
+        models: impl IntoIterator<Item = TableModel>,
+    ) -> Result<Self, ScopeError> {
+        let tables = tables.into_iter().map(|text| TablePattern::try_from(text.into()));
+        let mut tables = tables.collect::<Result<Vec<_>, _>>()?;
+        if tables.len() > PATTERNS_MAX {
+            return Err(ScopeError::TooMany(tables.len()));
+        }
+        if tables.iter().any(|pattern| &*pattern.0 == "*") {
+            tables.clear();
+        }
+        let mut models: Vec<TableModel> = models.into_iter().collect();
+        models.sort_unstable();
+        models.dedup();
+        if models.len() == TableModel::ALL.len() {
+            models.clear();
+        }
+        Ok(Self { tables, models })
+    }
+
+    /// Returns the table names and prefixes; empty for all tables.
+    pub fn tables(&self) -> &[TablePattern] {
+        &self.tables
+    }
+
+    /// Returns the models; empty for all models.
+    pub fn models(&self) -> &[TableModel] {
+        &self.models
+    }
+
+    /// Returns true if the scope restricts nothing.
+    pub fn is_everything(&self) -> bool {
+        self.tables.is_empty() && self.models.is_empty()
+    }
+
+    /// Returns true if a table of this name can be in the scope.
+    pub fn has_table(&self, table: &str) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.matches(table))
+    }
+
+    /// Returns true if all tables that have this name, or begin with this prefix if it ends with `*`, are in the scope,
+    /// also those that are created later.
+    pub fn covers(&self, pattern: &str) -> bool {
+        let covers = |own: &TablePattern| match (own.0.strip_suffix('*'), pattern.strip_suffix('*')) {
+            (Some(own), Some(prefix)) => prefix.starts_with(own),
+            (Some(own), None) => pattern.starts_with(own),
+            (None, Some(_)) => false,
+            (None, None) => *own.0 == *pattern,
+        };
+        self.models.is_empty() && (self.tables.is_empty() || self.tables.iter().any(covers))
+    }
+
+    /// Returns true if tables of this model can be in the scope.
+    pub fn has_model(&self, model: TableModel) -> bool {
+        self.models.is_empty() || self.models.contains(&model)
+    }
+}
+
+impl fmt::Display for Scope {
+    /// Writes the scope as part of a sentence, such as `tables fleet, team-a-* of the model series`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |texts: Vec<String>| texts.join(", ");
+        match self.tables.is_empty() {
+            true => f.write_str("all tables")?,
+            false => write!(
+                f,
+                "tables {}",
+                join(self.tables.iter().map(ToString::to_string).collect())
+            )?,
+        }
+        match self.models.is_empty() {
+            true => Ok(()),
+            false => write!(
+                f,
+                " of the model {}",
+                join(self.models.iter().map(|model| model.name().to_owned()).collect())
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_prefixes_match() {
+        let scope = Scope::new(["fleet", "team-a-*"], [TableModel::Series]).expect("valid");
+        for (table, is_in) in [
+            ("fleet", true),
+            ("fleet2", false),
+            ("team-a-", true),
+            ("team-a-cpu", true),
+            ("team-a", false),
+            ("", false),
+        ] {
+            assert_eq!(scope.has_table(table), is_in, "{table:?}");
+        }
+        assert!(scope.has_model(TableModel::Series) && !scope.has_model(TableModel::Wide));
+        assert_eq!(scope.to_string(), "tables fleet, team-a-* of the model series");
+    }
+
+    #[test]
+    fn a_pattern_is_covered_by_a_wider_one() {
+        let scope = Scope::new(["fleet", "team-a-*"], []).expect("valid");
+        for (pattern, is_covered) in [
+            ("fleet", true),
+            ("fleet*", false),
+            ("team-a-*", true),
+            ("team-a-cpu", true),
+            ("team-a-c*", true),
+            ("team-*", false),
+            ("*", false),
+            ("", false),
+        ] {
+            assert_eq!(scope.covers(pattern), is_covered, "{pattern:?}");
+        }
+        assert!(Scope::default().covers("*"));
+        let of_model = Scope::new(["fleet"], [TableModel::Wide]).expect("valid");
+        assert!(
+            !of_model.covers("fleet"),
+            "a table of this name can get another model"
+        );
+    }
+
+    #[test]
+    fn everything_has_one_form() {
+        let empty: [&str; 0] = [];
+        for scope in [
+            Scope::default(),
+            Scope::new(empty, TableModel::ALL).expect("valid"),
+            Scope::new(["fleet", "*"], []).expect("valid"),
+        ] {
+            assert!(scope.is_everything(), "{scope:?}");
+            assert!(scope.has_table("any") && scope.has_model(TableModel::Feed));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "a*b", "**", "Fleet", "a b", "*a", "é"] {
+            let refused = Scope::new([text], []);
+            assert_eq!(refused, Err(ScopeError::Pattern(text.to_owned())), "{text:?}");
+        }
+        let many = vec!["a"; PATTERNS_MAX + 1];
+        assert_eq!(Scope::new(many, []), Err(ScopeError::TooMany(PATTERNS_MAX + 1)));
+    }
+}
