@@ -1,14 +1,17 @@
 //! The open database: opening, closing, readiness and statistics.
 //!
-//! [`Engine`] combines the store, the catalogs and the search index. The other modules add its operations.
+//! [`Engine`] combines the store, the catalogs and the search index. The other modules add its operations. An engine is
+//! a handle: a clone is cheap, and one with an [`Access`] serves one request within what its principal may do.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use tideline_access::Access;
 use tideline_backend::{Backend, Health, Reopening};
 use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
 use tideline_model::{Clock, TableId, TableName, Tier};
@@ -33,8 +36,28 @@ use crate::watch::DecodedDeltas;
 use crate::wide_table::WideTable;
 
 /// Open database.
-#[derive(Debug)]
+///
+/// Clones share the database. A handle without an [`Access`] is for the work of the server itself and reaches every
+/// table. A handle with one resolves only the names of tables that its principal may use; see
+/// [`with_access`](Self::with_access).
+#[derive(Debug, Clone)]
 pub struct Engine {
+    core: Arc<Core>,
+    /// Access of the request that this handle serves; `None` for the server itself.
+    pub(crate) access: Option<Access>,
+}
+
+impl Deref for Engine {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// State that all handles of an open database share.
+#[derive(Debug)]
+pub struct Core {
     pub(crate) store: SeriesStore,
     /// Rows of wide tables.
     pub(crate) rows: Arc<WideStore>,
@@ -270,7 +293,7 @@ impl Engine {
         };
         let index = SearchIndex::open(&settings.index_dir, index_options)?;
         let running_requests = Mutex::default();
-        let engine = Self {
+        let core = Core {
             store,
             rows,
             row_tables: Mutex::default(),
@@ -292,6 +315,10 @@ impl Engine {
             unbuilt: Mutex::default(),
             replayed,
         };
+        let engine = Self {
+            core: Arc::new(core),
+            access: None,
+        };
         for table in engine.store.tables() {
             match engine.catalogs.get(table.id()) {
                 Some(table_state) => engine.index.attach(table_state.catalog),
@@ -302,6 +329,17 @@ impl Engine {
         engine.index.detach_others();
         engine.follow_searches();
         Ok(engine)
+    }
+
+    /// Returns a handle for one request, restricted to what its principal may do: every function that finds a table by
+    /// its name or lists tables checks the access. Functions that take a [`Table`](crate::Table) need no check, because
+    /// such a value was found with a check.
+    #[must_use]
+    pub fn with_access(&self, access: Access) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            access: Some(access),
+        }
     }
 
     /// Reports whether reads and writes are served now, with reasons. The call is cheap.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tideline_access::Denied;
 use tideline_backend::BackendError;
 use tideline_condition::ConditionError;
 use tideline_model::{RejectReason, TableModel, TableName};
@@ -24,7 +25,7 @@ pub type Result<T> = std::result::Result<T, EngineError>;
 pub enum ErrorKind {
     /// The request is invalid: correct it.
     Invalid,
-    /// The settings of the operator forbid the request: change the request or the setting.
+    /// The settings of the operator or the token forbid the request: change the request, the setting or the token.
     Forbidden,
     /// A limit is exceeded: make the request smaller.
     OverLimit,
@@ -94,6 +95,9 @@ pub enum EngineError {
         /// Number of existing tables.
         count: usize,
     },
+    /// The principal of the request may not do this.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The table has another model than the request requires.
     #[error("table {table} has the model {model}; this request is for tables of the model {needed}")]
     OtherModel {
@@ -288,7 +292,7 @@ impl EngineError {
             Self::Rows(WideError::LargeGone(_)) => ErrorKind::Gone,
             Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
-            Self::Forbidden(_) | Self::SystemTable(_) => ErrorKind::Forbidden,
+            Self::Forbidden(_) | Self::SystemTable(_) | Self::Denied(_) => ErrorKind::Forbidden,
             Self::OverLimit { .. } | Self::TooManyTables { .. } => ErrorKind::OverLimit,
             Self::Memory(full) => match full.is_retryable() {
                 true => ErrorKind::Overloaded,

@@ -117,7 +117,7 @@ impl Engine {
 
     /// Returns the fan-outs of all tables with a job that writes messages to inboxes.
     pub fn fan_outs(&self) -> Vec<TableFanOuts> {
-        let mut tables = self.tables();
+        let mut tables = self.known_tables();
         tables.retain(|table| has_fan_out(&table.spec()));
         let mut state = self.fan_outs.0.lock();
         // The lists of dropped tables.

@@ -394,11 +394,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows).
+    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows) other than
+    /// a refused access: who may use the feed table may use its users.
     pub fn users_table(&self, table: &WideTable) -> Result<Arc<WideTable>> {
         let name = table.table().name();
         match table.feed().inboxes {
-            Some(_) => self.table_of_rows(&users_name(name)),
+            Some(_) => self.known_rows(&users_name(name)),
             None => Err(EngineError::NoInboxes(name.clone())),
         }
     }
@@ -415,12 +416,12 @@ impl Engine {
                 64 - USERS_SUFFIX.len()
             ))
         })?;
-        if let Ok(left) = self.table_of_any_model(users.as_str())
+        if let Ok(left) = self.known_table(users.as_str())
             && left.spec().users_of.as_ref() == Some(name)
         {
             return Ok(());
         }
-        self.create_table(
+        self.create_unchecked(
             users,
             TableSpec {
                 model: TableModel::Wide,
@@ -435,13 +436,13 @@ impl Engine {
 
     /// Refuses to drop the users of a feed table without it. Returns the name of the table of the users of a feed table.
     pub(crate) fn check_droppable(&self, name: &str) -> Result<Option<TableName>> {
-        let Ok(table) = self.table_of_any_model(name) else {
+        let Ok(table) = self.known_table(name) else {
             return Ok(None);
         };
         check_not_system(&table)?;
         let spec = table.spec();
         if let Some(owner) = &spec.users_of
-            && self.table_of_any_model(owner.as_str()).is_ok()
+            && self.known_table(owner.as_str()).is_ok()
         {
             return Err(EngineError::UsersTable {
                 table: table.name().clone(),

@@ -102,6 +102,7 @@ impl Engine {
     pub fn create_index(&self, table: &str, index: IndexSpec) -> Result<Arc<WideTable>> {
         let _alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
+        self.check_operates(table, wide.table().spec().model)?;
         if wide.indexes().iter().any(|known| known.name() == index.name) {
             return Err(EngineError::IndexExists {
                 table: wide.table().name().clone(),
@@ -127,6 +128,7 @@ impl Engine {
     pub fn drop_index(&self, table: &str, name: &str) -> Result<()> {
         let _alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
+        self.check_operates(table, wide.table().spec().model)?;
         if !wide.indexes().iter().any(|known| known.name() == name) {
             return Err(wide.no_such_index(name));
         }
@@ -148,7 +150,7 @@ impl Engine {
     /// Returns the indexes that are being built, in the order of their creation.
     pub fn building_indexes(&self) -> Vec<BuildingIndex> {
         let mut building = Vec::new();
-        for table in self.tables() {
+        for table in self.known_tables() {
             let spec = table.spec();
             let Some(wide) = spec.wide.as_deref().filter(|_| spec.model.has_rows()) else {
                 continue;
@@ -224,7 +226,7 @@ impl Engine {
 
     /// Returns the key at which a build continues; `None` if there is nothing to build.
     fn build_position(&self, building: &BuildingIndex) -> Result<Option<Vec<u8>>> {
-        let Ok(table) = self.table_of_rows(building.table_name.as_str()) else {
+        let Ok(table) = self.known_rows(building.table_name.as_str()) else {
             return Ok(None);
         };
         if self.unbuilt.lock().contains(&building.table_name) {
@@ -245,7 +247,7 @@ impl Engine {
     /// Stores the state of an index that is being built. Returns false if it does not exist any more.
     fn set_index_state(&self, building: &BuildingIndex, state: IndexState) -> Result<bool> {
         let _alone = self.lock_settings();
-        let Ok(table) = self.table_of_rows(building.table_name.as_str()) else {
+        let Ok(table) = self.known_rows(building.table_name.as_str()) else {
             return Ok(false);
         };
         let mut is_found = false;

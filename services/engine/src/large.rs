@@ -110,7 +110,7 @@ impl Engine {
         if table.settings().large_values.is_none() {
             let _settings = self.lock_settings();
             // Another upload may have changed the settings meanwhile.
-            let table = self.table_of_rows(table.table().name().as_str())?;
+            let table = self.known_rows(table.table().name().as_str())?;
             if table.settings().large_values.is_none() {
                 self.change_wide(&table, |wide| wide.large_values = Some(0))?;
             }
@@ -135,7 +135,7 @@ impl Engine {
         if !has_setting(table) {
             let _settings = self.lock_settings();
             // Another write may have changed the settings meanwhile.
-            let table = self.table_of_rows(table.table().name().as_str())?;
+            let table = self.known_rows(table.table().name().as_str())?;
             if !has_setting(&table) {
                 self.change_wide(&table, |wide| {
                     wide.cut_values = true;

@@ -1,9 +1,13 @@
-//! Look-up of tables by name, restricted to a model.
+//! Look-up of tables by name, restricted to a model and to the access of the handle.
 //!
 //! Tables of all models share one list, one form of settings and one scheduler. Requests for points resolve their table
 //! with [`Engine::table`], requests for rows with [`Engine::wide_table`] and requests for messages with
 //! [`Engine::feed_table`]; each refuses tables of other models.
+//!
+//! A handle with an access refuses tables that its principal may not use. Functions of the engine that look up tables for
+//! their own work, such as the users of a feed table, call `known_table` and its siblings, which check nothing.
 
+use tideline_access::{Access, Action};
 use tideline_model::{TableId, TableModel};
 
 use crate::engine::Engine;
@@ -42,21 +46,65 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns a store error if the table does not exist.
+    /// Returns [`EngineError::Denied`] if the principal of this handle may not use a table of this name, whether or not
+    /// it exists, and a store error if the table does not exist.
     pub fn table_of_any_model(&self, name: &str) -> Result<Table> {
+        let found = self.known_table(name);
+        if let Some(access) = &self.access {
+            match &found {
+                Ok(table) => check(access, table)?,
+                Err(_) => access.check_table(name)?,
+            }
+        }
+        found
+    }
+
+    /// Returns the tables of all models that the principal of this handle may use, sorted by name.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables = self.known_tables();
+        if let Some(access) = &self.access {
+            tables.retain(|table| check(access, table).is_ok());
+        }
+        tables
+    }
+
+    /// Checks that the principal of this handle may read, whatever the action of the handle is. A write that returns the
+    /// row before it needs both.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::Denied`] if no role of the principal allows it.
+    pub fn check_reads(&self) -> Result<()> {
+        if let Some(access) = &self.access {
+            access.with_action(Action::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the principal of this handle may change tables, and a table of this name.
+    pub(crate) fn check_operates(&self, table: &str, model: TableModel) -> Result<()> {
+        if let Some(access) = &self.access {
+            access.with_action(Action::Operate)?.check(table, model)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a table by name without a check of the access.
+    pub(crate) fn known_table(&self, name: &str) -> Result<Table> {
         let points = self.store().table(name)?;
         Ok(self.joined(points))
     }
 
-    /// Returns the tables of all models, sorted by name.
-    pub fn tables(&self) -> Vec<Table> {
+    /// Returns all tables, sorted by name, without a check of the access.
+    pub(crate) fn known_tables(&self) -> Vec<Table> {
         let tables = self.store().tables().into_iter();
         tables.map(|points| self.joined(points)).collect()
     }
 
-    /// Returns a table by its id; `None` if it was dropped.
+    /// Returns a table by its id, without a check of the access; `None` if it was dropped.
     pub(crate) fn table_of(&self, id: TableId) -> Option<Table> {
-        self.tables().into_iter().find(|table| table.points().id() == id)
+        let tables = self.known_tables();
+        tables.into_iter().find(|table| table.points().id() == id)
     }
 
     /// Returns the series tables, sorted by name.
@@ -65,4 +113,14 @@ impl Engine {
         tables.retain(|table| table.spec().model == TableModel::Series);
         tables
     }
+}
+
+/// Checks that a principal may use a table. The users of a feed table belong to that table.
+fn check(access: &Access, table: &Table) -> Result<()> {
+    let spec = table.spec();
+    match &spec.users_of {
+        Some(owner) => access.check(owner.as_str(), TableModel::Feed)?,
+        None => access.check(table.name().as_str(), spec.model)?,
+    }
+    Ok(())
 }

@@ -173,6 +173,7 @@ impl Engine {
         }
         let _settings = self.lock_settings();
         let table = self.table_of_rows(table)?;
+        self.check_operates(table.table().name().as_str(), table.table().spec().model)?;
         let first = divided(&table)?.every.number_of(before.nanos());
         let mut parts = self.table_parts(&table)?;
         parts.retain(|part| part.end <= before);
@@ -194,7 +195,7 @@ impl Engine {
         let Some(found) = self.table_of(table) else {
             return Ok(0);
         };
-        let table = self.table_of_rows(found.name().as_str())?;
+        let table = self.known_rows(found.name().as_str())?;
         let Some(parts) = &table.settings().parts else {
             return Ok(0);
         };
@@ -216,7 +217,7 @@ impl Engine {
     /// tiers, are still in the hot tier. `now` is the trusted time.
     pub fn due_parts(&self, now: i64) -> Vec<DuePart> {
         let mut due = Vec::new();
-        for table in self.tables() {
+        for table in self.known_tables() {
             let spec = table.spec();
             let Some(wide) = &spec.wide else { continue };
             let Some(parts) = &wide.parts else { continue };

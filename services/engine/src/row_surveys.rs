@@ -151,12 +151,12 @@ impl Engine {
         progress: &mut SurveyProgress,
         proceed: &mut ProceedSurvey<'_>,
     ) -> Result<ControlFlow<()>> {
-        let tables = self.tables();
+        let tables = self.known_tables();
         let found = tables.iter().find(|table| table.points().id() == id);
         let Some(found) = found.filter(|table| table.spec().model.has_rows()) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let table = self.table_of_rows(found.name().as_str())?;
+        let table = self.known_rows(found.name().as_str())?;
         let begun = Instant::now();
         let changes = self.rows.changes_of(id);
         let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)? else {

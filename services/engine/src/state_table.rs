@@ -205,7 +205,7 @@ impl Engine {
         };
         let invalid = |error| EngineError::Invalid(format!("the name {STATE_TABLE}: {error}"));
         let name = TableName::new(STATE_TABLE).map_err(invalid)?;
-        let table = match self.create_table(name, spec) {
+        let table = match self.create_unchecked(name, spec) {
             Ok(table) => table,
             // Another thread has created it.
             Err(error) => match self.store.table(STATE_TABLE) {

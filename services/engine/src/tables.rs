@@ -127,8 +127,15 @@ impl Engine {
     /// - [`EngineError::Invalid`] or [`EngineError::OverLimit`] for contradictory settings.
     /// - [`EngineError::Forbidden`] for an archive target that is not allowed.
     /// - [`EngineError::TooManyTables`] at the limit.
+    /// - [`EngineError::Denied`] if the principal of this handle may not create the table.
     /// - A catalog or store error, for example if the name is in use.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        self.check_operates(name.as_str(), spec.model)?;
+        self.create_unchecked(name, spec)
+    }
+
+    /// Creates a table without a check of the access.
+    pub(crate) fn create_unchecked(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         self.create_with(name, spec, None)
     }
 
@@ -139,6 +146,7 @@ impl Engine {
     ///
     /// The errors of [`create_table`](Self::create_table).
     pub(crate) fn create_attached_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
+        self.check_operates(name.as_str(), spec.model)?;
         let known = spec.wide.clone();
         self.create_with(name, spec, known.as_deref())
     }
@@ -175,10 +183,18 @@ impl Engine {
     ///
     /// Returns [`EngineError::ModelFixed`] for another model. Returns [`EngineError::Invalid`],
     /// [`EngineError::OverLimit`] or [`EngineError::Forbidden`] for settings that are not allowed, and a catalog or
-    /// store error if source tags are fixed or the table does not exist.
-    pub fn alter_table(&self, name: &str, mut spec: TableSpec) -> Result<Table> {
+    /// store error if source tags are fixed or the table does not exist. Returns [`EngineError::Denied`] if the principal of
+    /// this handle may not change the table.
+    pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
-        check_not_system(&table)?;
+        self.check_operates(name, table.spec().model)?;
+        self.alter_known(&table, spec)
+    }
+
+    /// Changes the settings of a table without a check of the access. Writes also change settings, for example when they
+    /// bring the first large value.
+    pub(crate) fn alter_known(&self, table: &Table, mut spec: TableSpec) -> Result<Table> {
+        check_not_system(table)?;
         let model = table.spec().model;
         if model != spec.model {
             return Err(EngineError::ModelFixed {
@@ -196,7 +212,7 @@ impl Engine {
         }
         let archive = |spec: &TableSpec| spec.wide.as_ref()?.parts.as_ref()?.archive.clone();
         let is_other_archive = archive(&table.spec()) != archive(&spec);
-        let altered = self.joined(self.store.alter_table(name, spec)?);
+        let altered = self.joined(self.store.alter_table(table.name().as_str(), spec)?);
         if is_other_archive {
             // Opens the parts that were closed for the previous archive. Parts that are still due are closed again when
             // they are archived.
@@ -253,7 +269,7 @@ impl Engine {
             let error = archive.check_allowed(&target).err()?;
             Some((table.name().clone(), error.to_string()))
         };
-        self.tables().into_iter().filter_map(refused).collect()
+        self.known_tables().into_iter().filter_map(refused).collect()
     }
 
     /// Drops a table with its points, timelines and attributes. They are invisible on return; the bytes are freed
@@ -264,6 +280,10 @@ impl Engine {
     /// Returns a store error if the table does not exist, is the default table or cannot be dropped. After a
     /// retryable error the table may have been dropped.
     pub fn drop_table(&self, name: &str) -> Result<()> {
+        if self.access.is_some() {
+            let table = self.table_of_any_model(name)?;
+            self.check_operates(name, table.spec().model)?;
+        }
         let users = self.check_droppable(name)?;
         let dropped = match (self.store.drop_table(name), users) {
             (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),

@@ -312,7 +312,15 @@ impl Engine {
     /// Returns [`EngineError::OtherModel`] for a series table, [`EngineError::Invalid`] for settings that cannot be
     /// compiled, and a store error if the table does not exist.
     pub fn table_of_rows(&self, name: &str) -> Result<Arc<WideTable>> {
-        let table = self.table_of_any_model(name)?;
+        self.with_rows(self.table_of_any_model(name)?)
+    }
+
+    /// Returns a table with rows by name without a check of the access.
+    pub(crate) fn known_rows(&self, name: &str) -> Result<Arc<WideTable>> {
+        self.with_rows(self.known_table(name)?)
+    }
+
+    fn with_rows(&self, table: Table) -> Result<Arc<WideTable>> {
         check_not_system(&table)?;
         match table.spec().model {
             model if model.has_rows() => self.compiled(table),
@@ -347,7 +355,7 @@ impl Engine {
         if let Some(wide) = spec.wide.as_deref_mut() {
             change(wide);
         }
-        self.alter_table(table.table().name().as_str(), spec)?;
+        self.alter_known(&self.known_table(table.table().name().as_str())?, spec)?;
         Ok(())
     }
 

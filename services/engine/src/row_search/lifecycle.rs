@@ -110,6 +110,7 @@ impl Engine {
     ) -> Result<Arc<WideTable>> {
         let alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
+        self.check_operates(table, wide.table().spec().model)?;
         let known = &wide.settings().search_indexes;
         if !replace && known.iter().any(|known| known.name == index.name) {
             return Err(EngineError::IndexExists {
@@ -140,6 +141,7 @@ impl Engine {
     pub fn drop_search_index(&self, table: &str, name: &str) -> Result<()> {
         let alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
+        self.check_operates(table, wide.table().spec().model)?;
         if !wide
             .settings()
             .search_indexes
@@ -231,9 +233,9 @@ impl Engine {
 
     /// Returns the wide tables whose settings can be compiled.
     fn wide_tables(&self) -> Vec<Arc<WideTable>> {
-        let tables = self.tables().into_iter();
+        let tables = self.known_tables().into_iter();
         let wide = tables.filter(|table| table.spec().model.has_rows());
-        wide.filter_map(|table| self.table_of_rows(table.name().as_str()).ok())
+        wide.filter_map(|table| self.known_rows(table.name().as_str()).ok())
             .collect()
     }
 
@@ -282,7 +284,7 @@ impl Engine {
                 continue;
             }
             let _alone = self.lock_settings();
-            let Ok(table) = self.table_of_rows(table.table().name().as_str()) else {
+            let Ok(table) = self.known_rows(table.table().name().as_str()) else {
                 continue;
             };
             let replaced = self.replaced(table.settings());
@@ -331,7 +333,7 @@ impl Engine {
     /// Returns a line for each search index that does not serve searches.
     pub(crate) fn search_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        for table in self.tables() {
+        for table in self.known_tables() {
             let spec = table.spec();
             for index in spec.wide.iter().flat_map(|wide| &wide.search_indexes) {
                 let state = self.row_searches.state(TableId(index.id));

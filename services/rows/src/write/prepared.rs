@@ -39,6 +39,10 @@ impl Prepared {
         now: Timestamp,
     ) -> std::result::Result<Self, String> {
         check_members(row)?;
+        if row.image != RowImage::None {
+            let allowed = engine.check_reads();
+            allowed.map_err(|error| format!("`return`: {error}"))?;
+        }
         check_names(row)?;
         let columns = columns_of(engine, table, row, now)?;
         let mut cleared = Vec::with_capacity(row.clear.len());
