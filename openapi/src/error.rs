@@ -58,10 +58,11 @@ pub enum ErrorCode {
     UnsupportedMediaType,
     /// None of the accepted content types is supported for the response.
     NotAcceptable,
-    /// The token is missing or wrong.
+    /// The token is missing or wrong, or has expired.
     Unauthenticated,
-    /// The request is not allowed: a browser sent it for a page of another site, its `Host` header contains a
-    /// host that is not allowed, or it contains an archive target that the operator does not allow.
+    /// The request is not allowed: the roles or the scope of the token exclude it, a browser sent it for a page of another
+    /// site, its `Host` header contains a host that is not allowed, or it contains an archive target that the operator
+    /// does not allow.
     Forbidden,
     /// The resource does not exist.
     NotFound,

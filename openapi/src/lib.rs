@@ -47,6 +47,7 @@
 //! | [`name`] | lists of measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
 //! | [`job`] | background jobs |
+//! | [`token`] | tokens, their roles and scopes |
 //! | [`clock`] | the clock used for expiry |
 //! | [`operation`] | health and readiness |
 //! | [`plain`] | parsing of JSON bodies with understandable error messages |
@@ -108,6 +109,7 @@ pub mod table;
 pub mod tier;
 pub mod time;
 pub mod timeline;
+pub mod token;
 pub mod watch;
 pub mod wide;
 

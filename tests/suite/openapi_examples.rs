@@ -17,7 +17,12 @@ struct Ids {
     timeline: String,
     /// Sequence number of a message.
     message: String,
+    /// Id of a token.
+    token: String,
 }
+
+/// Token of the server of the examples.
+const TOKEN: &str = "token-of-the-examples";
 
 /// Request in the document.
 struct Example {
@@ -39,13 +44,14 @@ fn every_example_of_the_document_works() {
     let launch = Launch::default().environment("TIDELINE__ARCHIVE__TARGET", &target);
     let launch = launch.environment("TIDELINE__WEBHOOKS__HOSTS", "localhost");
     archive_metrics(&launch);
-    let server = folder.start(&launch);
-    let client = server.client();
+    let server = folder.start(&launch.environment("TIDELINE__AUTH__TOKEN", TOKEN));
+    let client = server.client().with_token(TOKEN);
     let served = client.get("/openapi.json").expect_status(200).json();
     assert_eq!(served, document, "openapi/openapi.json is stale");
     let ids = Ids {
         timeline: fill(&client),
         message: send_messages(&client),
+        token: create_token(&client),
     };
     let mut examples = Vec::new();
     let mut silent = Vec::new();
@@ -233,6 +239,12 @@ fn send_messages(client: &Client) -> String {
     sequence
 }
 
+/// Creates a token and returns its id.
+fn create_token(client: &Client) -> String {
+    let created = client.post_json("/v1/tokens", &json!({"name": "grafana", "roles": ["reader"]}));
+    plain(&created.expect_status(201).json()["id"])
+}
+
 /// Returns the requests of an operation, one per example body; the error describes a missing example.
 fn examples_of(
     document: &Value,
@@ -247,6 +259,7 @@ fn examples_of(
         let name = parameter["name"].as_str().unwrap_or_default();
         let example = match name {
             "id" => Some(json!(ids.timeline)),
+            "token" => Some(json!(ids.token)),
             "sequence" if parameter["in"] == "path" => Some(json!(ids.message)),
             _ => example_of(document, parameter).or_else(|| example_of(document, &parameter["schema"])),
         };

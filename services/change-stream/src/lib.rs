@@ -27,5 +27,5 @@ pub mod streams;
 pub use error::{ChangesError, Result};
 pub use position::{Partition, Position};
 pub use read::{Page, ReadLimits};
-pub use streams::{ChangeSettings, ChangeStreams, ChangeSummary};
+pub use streams::{ChangeSettings, ChangeStreams, ChangeSummary, no_stream};
 pub use tideline_webhooks::{Backoff, HostPattern, WebhookSettings};

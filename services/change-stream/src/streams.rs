@@ -275,6 +275,14 @@ impl ChangeStreams {
         Ok(self.view(name, stream, oldest))
     }
 
+    /// Returns the tables of a stream: names and prefixes, empty for all. `None` if the stream does not exist.
+    pub fn tables_of(&self, name: &str) -> Option<Vec<String>> {
+        let state = self.state.read();
+        state
+            .get(name)
+            .map(|stream| stream.stored.settings.tables.clone())
+    }
+
     /// Returns all streams by name.
     ///
     /// # Errors
@@ -716,7 +724,8 @@ pub(crate) fn rfc3339(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
 }
 
-pub(crate) fn no_stream(name: &str) -> ChangesError {
+/// Returns the error for a stream that does not exist.
+pub fn no_stream(name: &str) -> ChangesError {
     ChangesError::NotFound {
         what: "change stream",
         name: name.to_owned(),

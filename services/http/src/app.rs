@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tideline_change_stream::ChangeStreams;
 use tideline_connections::{BodyReader, Permits, Share, Shares};
+use tideline_engine::Engine;
 use tideline_engine::find::Stop;
-use tideline_engine::model::{TableModel, Timestamp};
-use tideline_engine::{Engine, Table};
+use tideline_engine::model::Timestamp;
 use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_openapi::ErrorCode;
-use tideline_query::{Budget, Cancel, Querier, Watch};
+use tideline_query::{Cancel, Querier, Watch};
 use tideline_scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
@@ -27,6 +27,7 @@ use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
+use crate::tokens::TokenStore;
 use crate::watching::Watching;
 
 /// Maximum number of concurrent changes other than writes, such as deletes and changes of tables, attributes and jobs.
@@ -85,7 +86,9 @@ impl WeakApp {
 }
 
 pub(crate) struct Shared {
-    pub(crate) engine: Arc<Engine>,
+    /// The engine without an access. Handlers have no use for it: they get an engine from their
+    /// [`Grant`](crate::grant::Grant).
+    engine: Arc<Engine>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) querier: Querier,
     pub(crate) settings: HttpSettings,
@@ -131,6 +134,7 @@ pub(crate) struct Shared {
     pub(crate) feed_watches: Permits,
     pub(crate) feed_watching: Arc<FeedWatching>,
     pub(crate) change_streams: Arc<ChangeStreams>,
+    pub(crate) tokens: TokenStore,
     /// Changed after each commit, for requests that wait for changes.
     pub(crate) change_news: tokio::sync::watch::Sender<()>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
@@ -153,6 +157,7 @@ impl App {
         engine: Arc<Engine>,
         scheduler: Arc<Scheduler>,
         change_streams: Arc<ChangeStreams>,
+        tokens: TokenStore,
         settings: HttpSettings,
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
@@ -198,6 +203,7 @@ impl App {
             feed_watches: permits("watches of feeds", settings.feed_watches_max),
             feed_watching,
             change_streams,
+            tokens,
             change_news,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),
@@ -209,87 +215,15 @@ impl App {
         }))
     }
 
+    /// Returns the engine for the work of the service itself: metrics, readiness, watching for changes, accounting of
+    /// memory. It reaches every table, so nothing that it returns may depend on what a client asks for.
+    pub(crate) fn service_engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// Returns a permit for a query if one is available without waiting, otherwise `None`.
     pub(crate) fn free_query_permit(&self) -> Option<Share> {
         self.queries.take_if_free(current_client())
-    }
-
-    /// Waits for a query permit and runs a read of the engine on a blocking thread.
-    pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
-    {
-        self.with_permit(&self.queries, call).await
-    }
-
-    /// Waits for a permit for changes and runs a change of the engine, other than a write of points, on a
-    /// blocking thread.
-    pub(crate) async fn change<T, F>(&self, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
-    {
-        self.with_permit(&self.changes, call).await
-    }
-
-    async fn with_permit<T, F>(&self, permits: &Permits, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
-    {
-        let permit = permits.take(current_client()).await?;
-        let app = self.clone();
-        blocking(move || {
-            let _permit = permit;
-            call(&app.engine)
-        })
-        .await
-    }
-
-    /// Waits for a permit and runs a search, or a request that begins with a search, on a blocking thread. The search
-    /// stops if the client disconnects or the time budget is used up.
-    pub(crate) async fn search<T, F>(&self, permits: &Permits, table: String, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
-    {
-        self.search_in(permits, (TableModel::Series, table), call).await
-    }
-
-    /// Runs [`App::search`] for a table with the given model.
-    pub(crate) async fn search_in<T, F>(
-        &self,
-        permits: &Permits,
-        (model, table): (TableModel, String),
-        call: F,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
-    {
-        let permit = permits.take(current_client()).await?;
-        let cancel = Cancel::new();
-        let _waiting = Waiting(Some(cancel.clone()));
-        let watch = self.querier.watch(Budget::default(), &cancel);
-        let app = self.clone();
-        blocking(move || {
-            let _permit = permit;
-            let engine = &app.engine;
-            stoppable(&watch, |stop| {
-                call(engine, &engine.table_with_model(&table, model)?, stop)
-            })
-        })
-        .await
-    }
-
-    /// Runs [`App::read`] for one series table.
-    pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Engine, &Table) -> Result<T> + Send + 'static,
-    {
-        self.read(move |engine| call(engine, &engine.table(&name)?)).await
     }
 
     /// Returns a weak handle, which does not keep the service alive.
@@ -305,6 +239,11 @@ impl App {
     /// Starts the shutdown: the service reports that it is not ready, and watches end.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.end_watches();
+    }
+
+    /// Wakes all watches, so that those end whose token is not valid any more.
+    pub(crate) fn end_watches(&self) {
         self.watching.tick_now();
         self.feed_watching.signal_all();
     }

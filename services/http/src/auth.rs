@@ -1,17 +1,21 @@
-//! Authentication by token, and protection against requests from pages of other sites.
+//! Authentication of requests, and protection against requests from pages of other sites.
 //!
-//! The token is accepted in the forms of all supported protocols. Without the protection, a page of another
+//! A token is accepted in the forms of all supported protocols; `tokens` finds its principal. Without the protection, a page of another
 //! site could send changes through the browser of an authorized user.
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use tideline_access::Principal;
 use tideline_openapi::ErrorCode;
 
 use crate::context::Dialect;
 use crate::failure::{Failure, Result};
-use crate::settings::{HttpSettings, Secret};
+use crate::tokens::TokenStore;
 
 /// Paths without authentication: load balancers have no token, and the responses contain no sensitive data.
 const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
@@ -19,32 +23,39 @@ const OPEN_PATHS: [&str; 3] = ["/health", "/ready", "/ping"];
 /// because they would reveal whether the table exists.
 const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 
-/// Accepts a request if no token is set, if its path is open, or if the request contains the token.
-pub(crate) fn require_token(request: &Request, settings: &HttpSettings) -> Result<()> {
-    let Some(token) = &settings.token else {
-        return Ok(());
-    };
-    if is_open(request.uri().path()) || bears(token, request) {
-        return Ok(());
+/// Returns the principal of a request. If the server requires no token, all requests have the same principal.
+///
+/// # Errors
+///
+/// Fails with [`ErrorCode::Unauthenticated`] if the token is missing or not valid.
+pub(crate) fn authenticate(request: &Request, tokens: &TokenStore) -> Result<Arc<Principal>> {
+    if !tokens.is_required() {
+        return Ok(tokens.anonymous());
     }
-    Err(Failure::new(
-        ErrorCode::Unauthenticated,
-        "the token is missing or wrong",
-    ))
+    match claimed(request) {
+        Some(claimed) => tokens.authenticate(&claimed),
+        None => Err(Failure::new(
+            ErrorCode::Unauthenticated,
+            "the request has no token; send it as `Authorization: Bearer …`",
+        )),
+    }
 }
 
 pub(crate) fn is_open(path: &str) -> bool {
     OPEN_PATHS.contains(&path) || OPEN_PROMETHEUS_PATHS.contains(&path)
 }
 
-fn bears(token: &Secret, request: &Request) -> bool {
+/// Returns the token that a request contains; `None` if it has none.
+fn claimed(request: &Request) -> Option<Cow<'_, str>> {
     if let Some(claimed) = from_header(request.headers()) {
-        return token.is(&claimed);
+        return Some(claimed);
     }
     // InfluxDB 1 clients send the password in the URL.
     let uri = request.uri();
-    Dialect::of(uri.path()) == Dialect::InfluxV1
-        && password_parameter(uri.query().unwrap_or_default()).is_some_and(|claimed| token.is(&claimed))
+    match Dialect::of(uri.path()) {
+        Dialect::InfluxV1 => password_parameter(uri.query().unwrap_or_default()).map(Cow::Owned),
+        _ => None,
+    }
 }
 
 /// Refuses a request with an unsafe method from a page of another site. Without this check, such a page could send
@@ -90,17 +101,21 @@ pub(crate) fn is_foreign_page(headers: &HeaderMap) -> bool {
 
 /// Returns the token of `Bearer t`, `Token t` (also `user:t`, as in InfluxDB 1.8) or the password of `Basic`;
 /// `None` for a missing or invalid header.
-fn from_header(headers: &HeaderMap) -> Option<String> {
+fn from_header(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, credentials) = value.split_once(' ')?;
     let credentials = credentials.trim();
-    let password = |pair: &str| pair.split_once(':').map(|(_, password)| password.to_owned());
-    match scheme.to_ascii_lowercase().as_str() {
-        "bearer" => Some(credentials.to_owned()),
-        "token" => Some(password(credentials).unwrap_or_else(|| credentials.to_owned())),
-        "basic" => {
-            let pair = STANDARD.decode(credentials).ok()?;
-            password(&String::from_utf8(pair).ok()?)
+    match scheme {
+        scheme if scheme.eq_ignore_ascii_case("bearer") => Some(Cow::Borrowed(credentials)),
+        scheme if scheme.eq_ignore_ascii_case("token") => Some(Cow::Borrowed(
+            credentials
+                .split_once(':')
+                .map_or(credentials, |(_, password)| password),
+        )),
+        scheme if scheme.eq_ignore_ascii_case("basic") => {
+            let pair = String::from_utf8(STANDARD.decode(credentials).ok()?).ok()?;
+            let (_, password) = pair.split_once(':')?;
+            Some(Cow::Owned(password.to_owned()))
         }
         _ => None,
     }

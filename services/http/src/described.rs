@@ -11,6 +11,7 @@ use tideline_openapi::{ErrorBody, ErrorCode};
 use utoipa::ToSchema;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::Type;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, OneOf, OpenApi, Ref, RefOr, ResponseBuilder, Schema};
 
 use crate::auth;
@@ -40,8 +41,18 @@ const READING: [&str; 19] = [
     "/federate",
 ];
 
-/// Adds the common error responses to all operations, and merges the enum schemas.
+/// Adds the security scheme, and the common error responses to all operations; merges the enum schemas.
 pub(crate) fn complete(document: &mut OpenApi) {
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "Token, or none on a server that requires no token. Also accepted as the password of `Basic`, as \
+             `Authorization: Token …`, and as the parameter `p` of the routes of InfluxDB 1. The listed action must be \
+             allowed by a role of the token.",
+        ))
+        .build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(token));
     let schemas = document
         .components
         .iter_mut()
@@ -88,10 +99,11 @@ fn add(path: &str, operation: &mut Operation, kind: Kind) {
     let mut codes = vec![(ErrorCode::Invalid, "The request is invalid or exceeds a limit")];
     if !auth::is_open(path) {
         codes.extend([
-            (ErrorCode::Unauthenticated, "The token is missing or wrong"),
+            (ErrorCode::Unauthenticated, "The token is missing, wrong or has expired"),
             (
                 ErrorCode::Forbidden,
-                "The requested host is not allowed, or the request comes from a page of another site",
+                "The token does not allow the request, the requested host is not allowed, or the request comes from a \
+                 page of another site",
             ),
             (ErrorCode::Internal, "Internal error of the service"),
             (ErrorCode::Overloaded, "Too many concurrent requests; retry later"),

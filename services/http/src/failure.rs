@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tideline_access::Denied;
 use tideline_connections::NoPermit;
 use tideline_engine::condition::PatternError;
 use tideline_engine::error::CLOCK_WAIT;
@@ -420,6 +421,12 @@ impl From<MemoryFull> for Failure {
             limit: Some((full.limit_bytes, full.held_bytes)),
             ..Self::new(code, full.to_string())
         }
+    }
+}
+
+impl From<Denied> for Failure {
+    fn from(denied: Denied) -> Self {
+        Self::new(ErrorCode::Forbidden, denied.to_string())
     }
 }
 

@@ -165,7 +165,7 @@ impl FeedWatching {
         FeedReader {
             watching: Arc::clone(self),
             table: Arc::clone(table),
-            position: app.engine.store().recent_end(),
+            position: app.service_engine().store().recent_end(),
             number: self.last_reader.fetch_add(1, Ordering::Relaxed),
             signal: Arc::default(),
             feeds: Vec::new(),
@@ -337,7 +337,7 @@ async fn run(app: WeakApp, news: Arc<Notify>) {
         tokio::time::sleep(GATHER).await;
         let Some(app) = app.upgrade() else { return };
         for (table, position) in app.feed_watching.positions() {
-            let engine = Arc::clone(&app.engine);
+            let engine = Arc::clone(app.service_engine());
             let id = table.table().points().id();
             let changes = app
                 .watching
@@ -346,10 +346,10 @@ async fn run(app: WeakApp, news: Arc<Notify>) {
             // A panic while entries were read must not leave readers waiting.
             let changes = changes.unwrap_or_else(|_| FeedChanges {
                 is_any: true,
-                next: app.engine.store().recent_end(),
+                next: app.service_engine().store().recent_end(),
                 ..FeedChanges::default()
             });
-            if changes.next < app.engine.store().recent_end() {
+            if changes.next < app.service_engine().store().recent_end() {
                 news.notify_one();
             }
             app.feed_watching.signal(id, &changes);

@@ -63,12 +63,11 @@ fn host_of(authority: &Authority) -> &str {
 
 /// Checks that a host is allowed; case-insensitive.
 fn admit_host(host: &str, settings: &HttpSettings) -> Result<()> {
-    let HttpSettings { token, hosts, .. } = settings;
     let is_listed = || {
         let listed = |entry: &String| entry == ANY_HOST || entry.eq_ignore_ascii_case(host);
-        hosts.iter().any(listed)
+        settings.hosts.iter().any(listed)
     };
-    let admits_any = token.is_some() && hosts.is_empty();
+    let admits_any = settings.requires_token() && settings.hosts.is_empty();
     if admits_any || is_loopback(host) || is_listed() {
         return Ok(());
     }

@@ -6,15 +6,16 @@ use std::time::Instant;
 use axum::http::HeaderMap;
 use tideline_ingest::{Outcome, WriteRequest};
 
-use crate::app::{App, blocking};
+use crate::app::blocking;
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use tideline_connections::ReceivedBody;
 
 /// Waits for a write permit, then decompresses, decodes and commits a write on a blocking thread. `protocol` is the
 /// value of the metric label `protocol`.
 pub(crate) async fn write(
-    app: &App,
+    app: &Grant,
     protocol: &'static str,
     received: ReceivedBody,
     request: WriteRequest,

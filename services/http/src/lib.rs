@@ -4,7 +4,8 @@
 //!
 //! 1. `tideline_connections` accepts the connection, and [`mod@serve`] passes the request to the router.
 //! 2. `observe` assigns the request id, counts and logs the request.
-//! 3. `host` checks the requested host, and `auth` checks the token and the header `Origin`.
+//! 3. `guard` checks the requested host (`host`), the token and the header `Origin` (`auth`), and whether a role of the
+//!    token allows the action of the route (`routes`).
 //! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
 //!    thread (`app`), and returns the response.
 //! 5. `failure` converts an error to the status and body of the protocol.
@@ -15,6 +16,7 @@
 //! | `serve` | the binding of the router to `tideline_connections` |
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
+//! | `tokens`, `hashes_file`, `routes`, `grant` | stored tokens; tokens of a file; actions of routes; the handle that gives a handler access to tables |
 //! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
@@ -40,7 +42,9 @@ mod described;
 mod extract;
 mod failure;
 mod feed_watching;
+mod grant;
 mod guard;
+mod hashes_file;
 mod host;
 mod ingest;
 mod live;
@@ -50,12 +54,14 @@ mod requested;
 mod resources;
 mod response_memory;
 mod router;
+mod routes;
 mod running;
 mod saved_search;
 mod serve;
 mod settings;
 pub mod standby;
 mod stream;
+mod tokens;
 mod watching;
 
 pub use router::document;

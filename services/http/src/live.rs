@@ -23,9 +23,9 @@ use tideline_openapi::DurationText;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::app::App;
 use crate::context::RequestContext;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::stream;
 
 const CONTENT_TYPE: &str = "text/event-stream";
@@ -180,7 +180,7 @@ pub(crate) trait Source: Send + Sync + 'static {
 
 /// Open watch.
 struct Live<S> {
-    app: App,
+    app: Grant,
     context: RequestContext,
     source: S,
     /// Time at which the watch ends; `None` if it has no time limit.
@@ -217,7 +217,7 @@ pub(crate) fn end_of(duration: Option<DurationText>) -> Result<Option<Instant>> 
 /// time is over, a step fails or the service shuts down. The caller has read the first step: a watch that cannot start
 /// has an error status.
 pub(crate) fn respond<S: Source>(
-    app: App,
+    app: Grant,
     (source, permit): (S, Permit),
     end: Option<Instant>,
     (ready, first): (Vec<u8>, Arc<Step<S::Cursor>>),
@@ -299,7 +299,7 @@ impl<S: Source> Live<S> {
     }
 
     fn is_over(&self) -> bool {
-        self.app.is_draining() || self.end.is_some_and(|end| Instant::now() >= end)
+        self.app.is_draining() || !self.app.is_valid() || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
     /// Waits for a change and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has
@@ -313,7 +313,7 @@ impl<S: Source> Live<S> {
             let timer = self.end.map_or(heartbeat, |end| end.min(heartbeat));
             tokio::select! {
                 goes_on = self.source.changed() => {
-                    return if goes_on && !self.app.is_draining() { Next::Step } else { Next::End };
+                    return if goes_on && !self.is_over() { Next::Step } else { Next::End };
                 }
                 () = self.events.closed() => return Next::End,
                 () = sleep_until(timer) => {}

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ use crate::app::App;
 use crate::audit::{self, Changed};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
+use crate::guard::Originator;
 use crate::metrics::RequestLabels;
 use tideline_connections::{Client, Origin};
 
@@ -141,7 +143,13 @@ impl Observed {
                 .headers_mut()
                 .insert(HeaderName::from_static(REQUEST_ID), id);
         }
-        let acknowledged = app.engine.store().log().backend().capabilities().acknowledged;
+        let acknowledged = app
+            .service_engine()
+            .store()
+            .log()
+            .backend()
+            .capabilities()
+            .acknowledged;
         if acknowledged == Acknowledged::Replicated {
             let name = HeaderValue::from_static(Acknowledged::Replicated.name());
             response.headers_mut().insert(ACKNOWLEDGED, name);
@@ -151,6 +159,10 @@ impl Observed {
         let ms = seconds * 1e3;
         let bytes = response.body().size_hint().exact();
         let id = id.as_str();
+        let originator = response
+            .extensions()
+            .get::<Originator>()
+            .map(|of| Arc::clone(&of.0));
         let path = match response.extensions().get::<Changed>() {
             Some(Changed(what)) => what.clone(),
             None => path,
@@ -201,11 +213,7 @@ impl Observed {
                 }
             }
             None if status < 400 && !path.is_empty() => {
-                let principal = if app.settings.token.is_some() {
-                    "token"
-                } else {
-                    "anonymous"
-                };
+                let principal = originator.as_deref().map(tracing::field::display);
                 // The path identifies the table or job; it does not include the query string.
                 tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
             }

@@ -36,6 +36,7 @@ pub(crate) mod sql;
 pub(crate) mod statistics;
 pub(crate) mod tables;
 pub(crate) mod timelines;
+pub(crate) mod tokens;
 pub(crate) mod watch;
 
 use std::collections::BTreeMap;
@@ -95,7 +96,7 @@ impl IntoResponses for Failures {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         described(&[
             ("400", "The request is invalid or exceeds a limit"),
-            ("401", "The token is missing or wrong"),
+            ("401", "The token is missing, wrong or has expired"),
             ("404", "The named object does not exist"),
             ("500", "Internal error of the service"),
             (

@@ -25,7 +25,11 @@ pub(crate) fn reserve(app: &App, response: Response) -> Response {
     else {
         return response;
     };
-    match app.engine.memory().reserve("answers that are sent whole", bytes) {
+    match app
+        .service_engine()
+        .memory()
+        .reserve("answers that are sent whole", bytes)
+    {
         Ok(memory) => response.map(|body| with_guard(body, memory)),
         Err(full) => Failure::from(full).into_response(),
     }

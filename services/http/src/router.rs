@@ -3,6 +3,8 @@
 //!
 //! The order of the layers matters: a request is observed first, then admitted, then handled.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
@@ -22,6 +24,7 @@ use crate::app::App;
 use crate::failure::Failure;
 use crate::guard::GuardLayer;
 use crate::observe::ObserveLayer;
+use crate::routes::Routes;
 use crate::{described, observe, resources};
 
 /// Smallest response that is compressed, in bytes. Streamed responses have no known length and are compressed
@@ -35,8 +38,9 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         title = "Tideline",
         description = "Time series and timelines on wide-table storage: write points, find timelines, read them back.\n\n\
             Timestamps are RFC 3339 strings or integer nanoseconds; durations are strings such as `90s` or \
-            `30d`. Every response has the header `X-Request-Id`. If the service has a token, send it as \
-            `Authorization: Bearer …`.",
+            `30d`. Every response has the header `X-Request-Id`. If the service requires tokens, send one \
+            as `Authorization: Bearer …`. The security requirement of each operation names the action that one of the \
+            roles of the token must allow.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     // Schemas that no request or response refers to directly: contents of events, and errors of other dialects.
@@ -48,6 +52,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
         (name = "changes", description = "Change streams: the changes of all tables, consumer groups"),
         (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),
+        (name = "access", description = "Tokens, their roles and scopes"),
         (name = "operation", description = "Health, readiness, metrics, engine"),
         (name = "influx", description = "Compatibility with InfluxDB agents and clients"),
         (
@@ -104,6 +109,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::jobs::router())
         .merge(resources::policies::router())
         .merge(resources::clock::router())
+        .merge(resources::tokens::router())
         .merge(resources::operation::router())
         .merge(resources::influx_v1::router())
         .merge(resources::influx_v2::router())
@@ -118,6 +124,7 @@ fn routes() -> OpenApiRouter<App> {
 /// box.
 pub(crate) fn router(app: &App) -> Router {
     let (router, document) = routes().split_for_parts();
+    let actions = Routes::of(&document);
     router
         .merge(resources::docs::router(document))
         .merge(resources::guide::router())
@@ -131,7 +138,10 @@ pub(crate) fn router(app: &App) -> Router {
             ObserveLayer(app.clone()),
             CatchPanicLayer::custom(observe::panicked),
             compression(),
-            GuardLayer(app.clone()),
+            GuardLayer {
+                app: app.clone(),
+                routes: Arc::new(actions),
+            },
         ))
         .with_state(app.clone())
 }

@@ -82,10 +82,10 @@ impl RunningQueries {
         running.iter().map(|(id, query)| (*id, query.clone())).collect()
     }
 
-    /// Cancels a query; returns false if it is not running.
-    pub(crate) fn cancel(&self, id: u64) -> bool {
+    /// Cancels a query that `is_seen` accepts; returns false if no such query is running.
+    pub(crate) fn cancel(&self, id: u64, is_seen: impl Fn(&RunningQuery) -> bool) -> bool {
         let running = self.lock();
-        let found = running.get(&id);
+        let found = running.get(&id).filter(|query| is_seen(query));
         found.inspect(|query| query.cancel.cancel()).is_some()
     }
 

@@ -11,8 +11,8 @@ use tideline_openapi::query::TimelineSelector;
 use tideline_openapi::search::SavedSearch;
 use tideline_openapi::{self as wire, ErrorCode};
 
-use crate::app::App;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 
 /// Maximum nesting depth of saved searches.
 const NESTED_MAX: usize = 16;
@@ -20,7 +20,7 @@ const NESTED_MAX: usize = 16;
 const USES_MAX: usize = 100;
 
 /// Returns the condition with every saved search of the table expanded.
-pub(crate) fn expand(app: &App, table: &str, condition: Condition) -> Result<Condition> {
+pub(crate) fn expand(app: &Grant, table: &str, condition: Condition) -> Result<Condition> {
     if !condition.uses_saved() {
         // The existence of the table is checked later, when the request has a permit.
         return Ok(condition);
@@ -31,7 +31,7 @@ pub(crate) fn expand(app: &App, table: &str, condition: Condition) -> Result<Con
 
 /// Expands the condition of a selector; a selector with ids is returned unchanged.
 pub(crate) fn expand_selector(
-    app: &App,
+    app: &Grant,
     table: &str,
     mut selector: TimelineSelector,
 ) -> Result<TimelineSelector> {
@@ -43,7 +43,7 @@ pub(crate) fn expand_selector(
 
 /// Runs [`expand_selector`] on an optional selector.
 pub(crate) fn expand_optional(
-    app: &App,
+    app: &Grant,
     table: &str,
     selector: Option<TimelineSelector>,
 ) -> Result<Option<TimelineSelector>> {

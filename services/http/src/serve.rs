@@ -26,9 +26,16 @@ use crate::failure::Failure;
 use crate::metrics::Counted;
 use crate::router::router;
 use crate::settings::HttpSettings;
+use crate::tokens::TokenStore;
 
 /// Interval at which changes that no stream needs are freed.
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval at which the times of the last use of tokens are stored.
+const USES_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Interval at which the file of token hashes is compared with its last state.
+const HASHES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
 /// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
@@ -39,7 +46,8 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// Returns an error if the local address of the listener is not available, or the state of change streams cannot be read.
+/// Returns an error if the local address of the listener is not available, or the state of change streams, the
+/// stored tokens or the file of token hashes cannot be read.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -60,7 +68,14 @@ pub async fn serve(
     let (of_streams, changes) = (Arc::clone(&engine), settings.changes.clone());
     let streams = spawn_blocking(move || ChangeStreams::open(of_streams, changes)).await;
     let streams = streams.map_err(io::Error::other)?.map_err(io::Error::other)?;
-    let app = App::new(engine, scheduler, Arc::new(streams), settings);
+    let (of_tokens, of_settings) = (Arc::clone(&engine), settings.clone());
+    let tokens = spawn_blocking(move || TokenStore::open(of_tokens, &of_settings)).await;
+    let tokens = tokens
+        .map_err(io::Error::other)?
+        .map_err(|failure| io::Error::other(failure.message))?;
+    let app = App::new(engine, scheduler, Arc::new(streams), tokens, settings);
+    tokio::spawn(keep_uses(app.downgrade()));
+    tokio::spawn(follow_hashes(app.downgrade()));
     tokio::spawn(keep_changes(app.downgrade()));
     let webhooks = Arc::downgrade(&app.change_streams);
     tokio::spawn(tideline_change_stream::delivery::deliver(
@@ -94,6 +109,39 @@ async fn keep_changes(app: WeakApp) {
                 tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried");
             }
             Err(panicked) => tracing::error!(%panicked, "freeing changes panicked"),
+        }
+    }
+}
+
+/// Stores the times of the last use of tokens, until the service is dropped.
+async fn keep_uses(app: WeakApp) {
+    let mut ticks = tokio::time::interval(USES_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        if let Ok(Err(failure)) = spawn_blocking(move || app.tokens.keep_uses()).await {
+            tracing::debug!(
+                message = failure.message,
+                "the times of the last use of tokens could not be stored; it is retried"
+            );
+        }
+    }
+}
+
+/// Reads the file of token hashes again after changes, until the service is dropped.
+async fn follow_hashes(app: WeakApp) {
+    let mut ticks = tokio::time::interval(HASHES_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(app) = app.upgrade() else { return };
+        if app.settings.hashes_file.is_none() {
+            return;
+        }
+        let followed = app.clone();
+        if let Ok(true) = spawn_blocking(move || followed.tokens.follow_file()).await {
+            app.end_watches();
         }
     }
 }

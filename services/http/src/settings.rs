@@ -3,6 +3,7 @@
 //! They are plain values with units and defaults; the server fills them from its configuration.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tideline_change_stream::ChangeSettings;
@@ -15,9 +16,14 @@ use tideline_connections::Network;
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// Token that requests must contain; `None` disables authentication. `/health`, `/ready`, `/ping`, and at the
-    /// root `/-/healthy` and `/-/ready`, never require it.
+    /// Token with the role `admin`. Requests must contain this token or another valid one. Without this token and
+    /// [`Self::hashes_file`], requests need no token.
+    /// `/health`, `/ready`, `/ping`, and at the root `/-/healthy` and `/-/ready`, never require a token.
     pub token: Option<Secret>,
+    /// File of token hashes. With it, requests must contain a token. Default `None`.
+    pub hashes_file: Option<PathBuf>,
+    /// True if the guide and the OpenAPI document can be read without a token. Default true.
+    pub are_pages_open: bool,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
     /// host. If the list is empty, every host is allowed with a token, and only loopback hosts without a token.
     /// Default empty.
@@ -88,6 +94,8 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             token: None,
+            hashes_file: None,
+            are_pages_open: true,
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),
             body_bytes_max: 32 << 20,
@@ -117,6 +125,11 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
+    /// Returns true if requests must contain a token.
+    pub fn requires_token(&self) -> bool {
+        self.token.is_some() || self.hashes_file.is_some()
+    }
+
     /// Returns the settings of OTLP with the interval of `target_info`, which is half of the lookback delta. As
     /// in Prometheus, a query at the time of a point then finds a sample of `target_info`.
     pub(crate) fn otlp_settings(&self) -> OtlpSettings {

@@ -226,6 +226,8 @@ async fn tick(app: WeakApp, news: Arc<Notify>) {
             .clamp(GATHER_MIN, GATHER_MAX);
         tokio::time::sleep(gather).await;
         let Some(app) = app.upgrade() else { return };
-        app.watching.ticks.send_replace(app.engine.store().recent_end());
+        app.watching
+            .ticks
+            .send_replace(app.service_engine().store().recent_end());
     }
 }

@@ -251,6 +251,11 @@ impl Config {
         })
     }
 
+    /// Returns true if requests must contain a token.
+    pub fn requires_token(&self) -> bool {
+        self.token.is_some() || self.http.hashes_file.is_some()
+    }
+
     /// Returns true if other machines can connect to the listen address.
     pub fn is_public(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
@@ -258,7 +263,7 @@ impl Config {
 
     /// Returns a warning for the log about a dangerous setting, if there is one.
     pub fn warning(&self) -> Option<String> {
-        (self.is_public() && self.token.is_none()).then(|| {
+        (self.is_public() && !self.requires_token()).then(|| {
             format!(
                 "ANYONE who can connect to {} can read, write and delete everything: the server listens \
                  beyond this machine without a token (--insecure-public)",
@@ -337,7 +342,7 @@ impl Resolved {
 
     fn unsafe_listen(&self) -> Option<Problem> {
         let config = &self.config;
-        (config.is_public() && config.token.is_none() && !config.insecure_public).then(|| {
+        (config.is_public() && !config.requires_token() && !config.insecure_public).then(|| {
             Problem::at(
                 self.origin("server.listen"),
                 format!(

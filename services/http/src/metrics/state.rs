@@ -23,13 +23,13 @@ pub(super) struct StateCollector(pub(super) App);
 impl Collector for StateCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let app = &self.0;
-        let stats = app.engine.stats();
+        let stats = app.service_engine().stats();
         let mut figures = Figures::new(encoder);
         requests(&mut figures, app)?;
-        memory(&mut figures, app.engine.memory())?;
+        memory(&mut figures, app.service_engine().memory())?;
         head(&mut figures, &stats)?;
-        rows::put(&mut figures, &app.engine, &stats.rows)?;
-        tiers::put(&mut figures, &app.engine, &stats)?;
+        rows::put(&mut figures, app.service_engine(), &stats.rows)?;
+        tiers::put(&mut figures, app.service_engine(), &stats)?;
         jobs::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
         cluster(&mut figures, app)?;
@@ -40,7 +40,7 @@ impl Collector for StateCollector {
 
 /// Writes the metrics of running requests and readiness.
 fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
-    let readiness = app.engine.readiness();
+    let readiness = app.service_engine().readiness();
     figures.gauge("writes_running", "Running writes", app.writes.running() as f64)?;
     figures.gauge(
         "queries_running",
@@ -280,7 +280,7 @@ fn disk(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
 
 /// Writes the counts of requests to a cluster, if there is one.
 fn cluster(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
-    let log = app.engine.store().log();
+    let log = app.service_engine().store().log();
     let requests = log.backend().requests();
     if requests.is_empty() {
         return Ok(());

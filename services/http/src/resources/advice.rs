@@ -4,7 +4,6 @@
 //! `rows/explain`. Both hold a query permit.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use serde::Deserialize;
 use tideline_openapi::row_advice::{AdviseQueries, QueriesAdvised, TableAdvice};
 use tideline_rows::advice::advice;
@@ -18,6 +17,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::{Failures, WideTablePath};
 
@@ -43,12 +43,13 @@ struct AdviceQuery {
 /// change. A table with less than 1,000 requests per second and less than 10 GB needs no care: its advice is only
 /// counted, unless `all` is true, for example to check the design of a new table.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/advice", tag = "rows", operation_id = "table_advice",
     params(WideTablePath, AdviceQuery),
     responses((status = 200, description = "The advice", body = TableAdvice), Failures)
 )]
 async fn of_table(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<AdviceQuery>,
@@ -70,13 +71,14 @@ async fn of_table(
 /// areas. `create_indexes` and `create_search_indexes` are the bodies of the requests that create the missing indexes.
 /// Nothing is created.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/advice", tag = "rows", operation_id = "query_advice",
     params(WideTablePath),
     request_body = AdviseQueries,
     responses((status = 200, description = "The access paths", body = QueriesAdvised), Failures)
 )]
 async fn of_queries(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<AdviseQueries>,

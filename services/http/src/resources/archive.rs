@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::Engine;
 use tideline_engine::model::TimeRange;
@@ -30,6 +29,7 @@ use crate::condition::to_range;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::requested;
 use crate::resources::jobs::{awaited, view};
 use crate::resources::policies::amount;
@@ -51,14 +51,18 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// wide tables are in `wide_tables`. This request does not access the targets; use `tideline archive check` and
 /// `verify` to check them.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/archive", tag = "jobs",
     responses((status = 200, description = "Targets and tables", body = ArchiveOverview), Failures)
 )]
-async fn overview(State(app): State<App>, id: RequestId) -> Result<Json<ArchiveOverview>> {
+async fn overview(app: Grant, id: RequestId) -> Result<Json<ArchiveOverview>> {
     let scheduler = app.scheduler.clone();
+    let seen = app.clone();
     let overview = app.read(move |engine| {
-        let states = scheduler.archives();
-        let rows = scheduler.row_archives();
+        let mut states = scheduler.archives();
+        states.retain(|state| seen.sees_table(&state.table.name));
+        let mut rows = scheduler.row_archives();
+        rows.retain(|state| seen.sees_table(state.archive.name.as_str()));
         let survey = engine.store().survey();
         let of_table = |state: &ArchiveState| {
             let found = survey
@@ -239,6 +243,7 @@ fn tried_again(moves: &ArchiveMoves) -> Option<String> {
 /// With `into`, the points of the range are copied into another table instead. That table must exist, and its
 /// `write_past` and `retention` determine which points it accepts.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/archive/restore", tag = "jobs",
     params(TablePath),
     request_body = RestoreArchived,
@@ -249,7 +254,7 @@ fn tried_again(moves: &ArchiveMoves) -> Option<String> {
     )
 )]
 async fn restore(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(RestoreArchived {
@@ -295,7 +300,12 @@ async fn restore(
 
 /// Starts a restore of segments to the cold tier. Returns the job (`None` if no segment is in the range), and the
 /// time until which the segments stay in the cold tier.
-async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) -> Result<(Option<Job>, i64)> {
+async fn bring_back(
+    app: &Grant,
+    table: String,
+    range: TimeRange,
+    lasting: i64,
+) -> Result<(Option<Job>, i64)> {
     if lasting <= 0 {
         return Err(Failure::invalid(
             "for must be greater than zero, such as \"7d\"; otherwise the points are archived again at once",
@@ -311,7 +321,7 @@ async fn bring_back(app: &App, table: String, range: TimeRange, lasting: i64) ->
 }
 
 /// Starts a copy of points into another table.
-async fn copy(app: &App, from: String, into: String, range: TimeRange) -> Result<Job> {
+async fn copy(app: &Grant, from: String, into: String, range: TimeRange) -> Result<Job> {
     let permit = app.requested_jobs.take(current_client()).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {

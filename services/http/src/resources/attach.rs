@@ -2,7 +2,6 @@
 //!
 //! The handler starts a job. It streams the progress of the job, or returns the job immediately.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tideline_engine::model::TableName;
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::requested;
 use crate::resources::Failures;
 use crate::resources::jobs::detail;
@@ -39,6 +39,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the rest, even
 /// after a restart of the service. Damaged segments and parts are reported in `problems`; all others are attached.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/archive/attach", tag = "jobs",
     request_body = wire::AttachArchive,
     responses(
@@ -48,11 +49,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         Failures
     )
 )]
-async fn attach(
-    State(app): State<App>,
-    id: RequestId,
-    Json(request): Json<wire::AttachArchive>,
-) -> Result<Response> {
+async fn attach(app: Grant, id: RequestId, Json(request): Json<wire::AttachArchive>) -> Result<Response> {
+    app.access.check_all()?;
     let wait = request.wait;
     let request = to_request(request)?;
     let permit = app.requested_jobs.take(current_client()).await?;

@@ -4,11 +4,10 @@
 
 use std::io::Write;
 use std::ops::Range;
-use std::sync::Arc;
 
 use axum::Json as JsonResponse;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -30,6 +29,7 @@ use crate::app::{App, Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, QueryFailures};
 use crate::stream::{self, WriteContext};
 
@@ -91,6 +91,7 @@ struct BlobReadQuery {
 ///
 /// To remove a value, clear the column by an update of the row.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/blobs/{column}", tag = "rows", operation_id = "write_blob",
     params(
         BlobPath,
@@ -116,7 +117,7 @@ struct BlobReadQuery {
     )
 )]
 async fn write(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(BlobPath { table, column }): Path<BlobPath>,
     Query(query): Query<BlobWriteQuery>,
@@ -137,7 +138,7 @@ async fn write(
     let mut body = app.bodies.stream(request).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let written = blocking(move || {
         let _held = (permit, memory);
         let table = engine.wide_table(&table)?;
@@ -275,6 +276,7 @@ fn checksum_of(text: &str) -> Option<u64> {
 /// Each piece of a large value is compared with its checksum before it is sent. If stored bytes are damaged, the
 /// response ends before its `Content-Length`.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/blobs/{column}", tag = "rows", operation_id = "read_blob",
     params(
         BlobPath,
@@ -298,7 +300,7 @@ fn checksum_of(text: &str) -> Option<u64> {
     )
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     method: Method,
     Path(BlobPath { table, column }): Path<BlobPath>,
     Query(query): Query<BlobReadQuery>,
@@ -314,7 +316,7 @@ async fn read(
     });
     let version = version.transpose()?.map(Timestamp::nanos);
     let permit = app.queries.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let opened = blocking(move || {
         let table = engine.table_of_rows(&table)?;
         let cell = ValueCell::new(&table, &key, &column)?;

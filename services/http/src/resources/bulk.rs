@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tideline_engine::AttributesChanged;
@@ -23,6 +22,7 @@ use crate::condition::{to_attribute, to_selector};
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::requested;
 use crate::resources::jobs::detail;
 use crate::resources::{Failures, TablePath};
@@ -42,6 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// the background. A repeated request, also after a restart of the service, changes the remaining timelines and
 /// counts timelines that were already changed as `unchanged`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/timelines/attributes", tag = "timelines",
     params(TablePath),
     request_body = ChangeAttributes,
@@ -52,7 +53,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn change(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Json(ChangeAttributes {

@@ -3,7 +3,6 @@
 //! The counts show which measurements, keys and tags cause a high number of timelines.
 
 use axum::Json;
-use axum::extract::State;
 use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_openapi::cardinality::{
     CardinalityQuery, CardinalityReport, CountedKey, CountedTag, GrowthReport, GrowthWindow,
@@ -17,6 +16,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath, instant, page_limit};
 
 /// Default number of entries of each kind.
@@ -37,12 +37,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Returns the numbers of measurements, tag keys and tags, the largest entries of each kind, and the number of
 /// timelines first seen in each window.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/cardinality", tag = "timelines",
     params(TablePath, CardinalityQuery),
     responses((status = 200, description = "The counts", body = CardinalityReport), Failures)
 )]
 async fn cardinality(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<CardinalityQuery>,

@@ -8,7 +8,6 @@ mod webhooks;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_change_stream::delivery::GATHER;
@@ -29,6 +28,7 @@ use crate::app::{App, Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::feeds::raw;
 use crate::resources::{Failures, page_limit};
 
@@ -72,11 +72,13 @@ struct GroupPath {
 
 /// List change streams
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes", tag = "changes", operation_id = "list_change_streams",
     responses((status = 200, description = "All change streams", body = StreamList), Failures)
 )]
-async fn list(State(app): State<App>, id: RequestId) -> Result<Json<StreamList>> {
-    let streams = with_streams(&app, |streams| streams.all()).await?;
+async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
+    let mut streams = with_streams(&app, |streams| streams.all()).await?;
+    streams.retain(|stream| app.access.check_patterns(&stream.tables).is_ok());
     let (kept_bytes, kept_bytes_max) = app.change_streams.kept_bytes();
     Ok(Json(StreamList {
         streams,
@@ -91,16 +93,18 @@ async fn list(State(app): State<App>, id: RequestId) -> Result<Json<StreamList>>
 /// A new stream has the changes from now on. Tables that are created later are included, if their names are. Changes of
 /// tables that were dropped meanwhile are left out.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}", tag = "changes", operation_id = "put_change_stream",
     params(StreamPath), request_body = StreamSettings,
     responses((status = 200, description = "The stream", body = StreamDetail), Failures)
 )]
 async fn put(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
     JsonBody(settings): JsonBody<StreamSettings>,
 ) -> Result<Json<StreamDetail>> {
+    app.access.check_patterns(&settings.tables)?;
     let stream = change(&app, move |streams| streams.put_stream(&stream, &settings)).await?;
     Ok(Json(StreamDetail {
         stream,
@@ -110,12 +114,13 @@ async fn put(
 
 /// Describe a change stream
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}", tag = "changes", operation_id = "get_change_stream",
     params(StreamPath),
     responses((status = 200, description = "The stream", body = StreamDetail), Failures)
 )]
 async fn get(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<StreamDetail>> {
@@ -128,11 +133,12 @@ async fn get(
 
 /// Delete a change stream with its consumer groups
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/changes/{stream}", tag = "changes", operation_id = "delete_change_stream",
     params(StreamPath),
     responses((status = 204, description = "The stream does not exist any more"), Failures)
 )]
-async fn delete(State(app): State<App>, Path(StreamPath { stream }): Path<StreamPath>) -> Result<StatusCode> {
+async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Result<StatusCode> {
     change(&app, move |streams| streams.delete_stream(&stream)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -143,12 +149,13 @@ async fn delete(State(app): State<App>, Path(StreamPath { stream }): Path<Stream
 /// deletion of a range of keys is in every partition. A record of the kind `gap` stands for changes that are not kept any
 /// more.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/records", tag = "changes", operation_id = "read_changes",
     params(StreamPath, ReadChanges),
     responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
 )]
 async fn records(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
     Query(query): Query<ReadChanges>,
@@ -160,12 +167,13 @@ async fn records(
 
 /// List the consumer groups of a stream
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/groups", tag = "changes", operation_id = "list_consumer_groups",
     params(StreamPath),
     responses((status = 200, description = "All groups with their checkpoints", body = GroupList), Failures)
 )]
 async fn list_groups(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<GroupList>> {
@@ -180,12 +188,13 @@ async fn list_groups(
 ///
 /// The server keeps a checkpoint for each partition. Creating a group again changes no checkpoint.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "put_consumer_group",
     params(GroupPath), request_body = GroupSettings,
     responses((status = 200, description = "The group", body = GroupDetail), Failures)
 )]
 async fn put_group(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(settings): JsonBody<GroupSettings>,
@@ -199,12 +208,13 @@ async fn put_group(
 
 /// Describe a consumer group
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "get_consumer_group",
     params(GroupPath),
     responses((status = 200, description = "The group with its checkpoints", body = GroupDetail), Failures)
 )]
 async fn get_group(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
 ) -> Result<Json<GroupDetail>> {
@@ -217,14 +227,12 @@ async fn get_group(
 
 /// Delete a consumer group
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "delete_consumer_group",
     params(GroupPath),
     responses((status = 204, description = "The group does not exist any more"), Failures)
 )]
-async fn delete_group(
-    State(app): State<App>,
-    Path(GroupPath { stream, group }): Path<GroupPath>,
-) -> Result<StatusCode> {
+async fn delete_group(app: Grant, Path(GroupPath { stream, group }): Path<GroupPath>) -> Result<StatusCode> {
     change(&app, move |streams| streams.delete_group(&stream, &group)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -234,12 +242,13 @@ async fn delete_group(
 /// Without a cursor the changes after the checkpoint are returned. Reading moves no checkpoint: confirm the changes after
 /// they are processed. A reader that continues before it has confirmed gives the cursor `next` of its last page.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/groups/{group}/records", tag = "changes", operation_id = "read_group_changes",
     params(GroupPath, ReadGroupChanges),
     responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
 )]
 async fn group_records(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
     Query(query): Query<ReadGroupChanges>,
@@ -260,13 +269,14 @@ async fn group_records(
 ///
 /// The checkpoint is on stable storage when the response is sent. Repeating the request is safe.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/changes/{stream}/groups/{group}/checkpoints", tag = "changes",
     operation_id = "confirm_changes",
     params(GroupPath), request_body = ConfirmChanges,
     responses((status = 200, description = "The checkpoint", body = Checkpoint), Failures)
 )]
 async fn confirm(
-    State(app): State<App>,
+    app: Grant,
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(request): JsonBody<ConfirmChanges>,
 ) -> Result<Json<Checkpoint>> {
@@ -279,7 +289,7 @@ async fn confirm(
 
 /// Reads a page, and waits for a first record if the request has a time to wait.
 async fn read(
-    app: &App,
+    app: &Grant,
     id: RequestId,
     (stream, partition, mut from): (String, Partition, Option<Position>),
     (limit, wait): (Option<usize>, Option<DurationText>),
@@ -300,6 +310,7 @@ async fn read(
         if page.records.is_empty()
             && let Some(until) = until
             && !app.is_draining()
+            && app.is_valid()
             && Instant::now() < until
         {
             from = Some(page.next);
@@ -325,7 +336,7 @@ async fn read(
 
 /// Reads a page on a blocking thread. It stops when the client leaves.
 async fn page(
-    app: &App,
+    app: &Grant,
     (stream, partition, from): (String, Partition, Option<Position>),
     limits: ReadLimits,
 ) -> Result<tideline_change_stream::Page> {
@@ -356,7 +367,7 @@ fn end_of_wait(wait: DurationText) -> Result<Instant> {
 }
 
 async fn with_streams<T: Send + 'static>(
-    app: &App,
+    app: &Grant,
     call: impl FnOnce(&ChangeStreams) -> tideline_change_stream::Result<T> + Send + 'static,
 ) -> Result<T> {
     let streams = app.change_streams.clone();
@@ -364,7 +375,7 @@ async fn with_streams<T: Send + 'static>(
 }
 
 async fn change<T: Send + 'static>(
-    app: &App,
+    app: &Grant,
     call: impl FnOnce(&ChangeStreams) -> tideline_change_stream::Result<T> + Send + 'static,
 ) -> Result<T> {
     let streams = app.change_streams.clone();

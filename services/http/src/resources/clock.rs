@@ -1,7 +1,6 @@
 //! `/v1/clock`: the trusted clock, which determines the age of points.
 
 use axum::Json;
-use axum::extract::State;
 use tideline_engine::Engine;
 use tideline_openapi::clock::{ClockDoubt, ClockView};
 use utoipa_axum::router::OpenApiRouter;
@@ -10,6 +9,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::{Failures, instant, whole_seconds};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -23,10 +23,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// The age of points is determined by a trusted clock. The trusted clock follows the clock of the machine while
 /// that clock agrees with the monotonic time. During a disagreement nothing is deleted because of its age.
 #[utoipa::path(
+    security(("token" = ["observe"])),
     get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
     responses((status = 200, description = "The current times", body = ClockView), Failures)
 )]
-async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {
+async fn read(app: Grant, id: RequestId) -> Json<ClockView> {
     Json(view(&app.engine, id))
 }
 
@@ -35,10 +36,12 @@ async fn read(State(app): State<App>, id: RequestId) -> Json<ClockView> {
 /// Declares the clock of the machine correct. It is trusted immediately, and points that have expired
 /// according to it are deleted. Check `wall` in `GET /v1/clock` first.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/clock/confirm", tag = "jobs",
     responses((status = 200, description = "The times after the confirmation", body = ClockView), Failures)
 )]
-async fn confirm(State(app): State<App>, id: RequestId) -> Result<Json<ClockView>> {
+async fn confirm(app: Grant, id: RequestId) -> Result<Json<ClockView>> {
+    app.access.check_all()?;
     let scheduler = app.scheduler.clone();
     let confirmed = app.change(move |engine| {
         scheduler.confirm_clock();

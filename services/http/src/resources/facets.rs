@@ -1,7 +1,6 @@
 //! `/v1/tables/{table}/timelines/facets`: counts of timelines by values.
 
 use axum::Json;
-use axum::extract::State;
 use tideline_engine::FacetCounts;
 use tideline_engine::condition::{Condition, Subject};
 use tideline_engine::search;
@@ -16,6 +15,7 @@ use crate::condition::one_subject;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath};
 use crate::saved_search::expand;
 
@@ -31,13 +31,14 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Counts the timelines that match a condition, grouped by the values of a tag, an attribute, the measurement or the
 /// source. Each group can be divided further by the values of the next key.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/timelines/facets", tag = "timelines",
     params(TablePath),
     request_body = FacetSearch,
     responses((status = 200, description = "The counts", body = FacetList), Failures)
 )]
 async fn facets(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(search): JsonBody<FacetSearch>,

@@ -12,7 +12,6 @@ mod watch;
 use std::sync::Arc;
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,6 +41,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::rows::{RowTier, answer, tier_of};
 use crate::resources::timelines::{find_in, to_changes};
@@ -86,13 +86,14 @@ struct FeedPath {
 /// The first message of a feed creates it too. A feed is named by a type and tags, such as `room,name=lobby`; commas,
 /// spaces and equals signs within names are escaped with a backslash.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "put_feed",
     params(FeedPath),
     request_body = PutFeed,
     responses((status = 200, description = "The feed", body = FeedDetail), Failures)
 )]
 async fn put(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Json(PutFeed { attributes }): Json<PutFeed>,
@@ -111,12 +112,13 @@ async fn put(
 
 /// Describe a feed
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "read_feed",
     params(FeedPath),
     responses((status = 200, description = "The feed", body = FeedDetail), Failures)
 )]
 async fn describe_feed(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
 ) -> Result<JsonResponse<FeedDetail>> {
@@ -133,14 +135,12 @@ async fn describe_feed(
 /// Deletes the feed with its messages and attributes. A feed that gets a message later is created again with the same
 /// id. Repeating the request is safe; after an error, some of the messages can be deleted.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "delete_feed",
     params(FeedPath),
     responses((status = 204, description = "The feed is deleted"), Failures)
 )]
-async fn delete_feed(
-    State(app): State<App>,
-    Path(FeedPath { table, feed }): Path<FeedPath>,
-) -> Result<StatusCode> {
+async fn delete_feed(app: Grant, Path(FeedPath { table, feed }): Path<FeedPath>) -> Result<StatusCode> {
     let cancel = tideline_query::Cancel::new();
     let _waiting = crate::app::Waiting(Some(cancel.clone()));
     app.change(move |engine| {
@@ -159,13 +159,14 @@ async fn delete_feed(
 /// Finds feeds by a tree of conditions on type (`measurement`), tags and attributes. A new feed can be found as soon as
 /// the request that created it is acknowledged.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/search", tag = "feeds", operation_id = "search_feeds",
     params(FeedTablePath),
     request_body = TimelineSearch,
     responses((status = 200, description = "A page of feeds", body = TimelineList), Failures)
 )]
 async fn search(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
     Json(search): Json<TimelineSearch>,
@@ -177,13 +178,14 @@ async fn search(
 ///
 /// Reads a page of each feed after its own cursor, for example of all conversations of a device that was offline.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/read", tag = "feeds", operation_id = "read_feeds",
     params(FeedTablePath),
     request_body = ReadFeeds,
     responses((status = 200, description = "A page of each feed", body = FeedPages), QueryFailures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
     Json(request): Json<ReadFeeds>,
@@ -246,13 +248,14 @@ async fn read(
 /// Returns the messages of the feeds, for example of all authors whom a user follows, in the order of time, feed and
 /// sequence number. Messages of different feeds with equal times and sequence numbers are all returned.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/merge", tag = "feeds", operation_id = "merge_feeds",
     params(FeedTablePath),
     request_body = MergeFeeds,
     responses((status = 200, description = "A page of messages", body = MergedPage), QueryFailures)
 )]
 async fn merge(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
     Json(request): Json<MergeFeeds>,
@@ -306,13 +309,14 @@ async fn merge(
 /// Finds messages by any combination of conditions through a search index of the table, in one feed, in several, or in
 /// all. Events are found like messages; exclude them with a condition on the column `event`.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/messages/search", tag = "feeds", operation_id = "search_messages",
     params(FeedTablePath),
     request_body = SearchMessages,
     responses((status = 200, description = "A page of messages", body = MessagesFound), QueryFailures)
 )]
 async fn find_messages(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
     Json(request): Json<SearchMessages>,
@@ -393,7 +397,7 @@ fn check_feeds(count: usize) -> Result<()> {
 }
 
 /// Returns an error if the table is not a table of feeds. The functions that read messages accept every wide table.
-fn check_model(app: &App, table: &str) -> Result<()> {
+fn check_model(app: &Grant, table: &str) -> Result<()> {
     app.engine.feed_table(table)?;
     Ok(())
 }

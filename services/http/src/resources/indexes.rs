@@ -3,7 +3,6 @@
 //! To read through an index, a request to scan or count rows names it in the member `index`.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_engine::model::{IndexSpec, TableId};
@@ -18,6 +17,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -40,12 +40,13 @@ struct IndexPath {
 
 /// List the indexes of a table
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/indexes", tag = "rows", operation_id = "list_indexes",
     params(WideTablePath),
     responses((status = 200, description = "All indexes, in the order of their creation", body = IndexList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<IndexList>> {
@@ -70,6 +71,7 @@ async fn list(
 /// it has ended, reads of the index are refused with status 503. Each index makes each write more expensive: a change
 /// of an indexed value removes an entry and writes another.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/indexes", tag = "rows", operation_id = "create_index",
     params(WideTablePath),
     request_body = CreateIndex,
@@ -80,7 +82,7 @@ async fn list(
     )
 )]
 async fn create(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<CreateIndex>,
@@ -99,12 +101,13 @@ async fn create(
 
 /// Read an index with its state and usage counters
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/indexes/{index}", tag = "rows", operation_id = "read_index",
     params(IndexPath),
     responses((status = 200, description = "The index", body = IndexDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(IndexPath { table, index }): Path<IndexPath>,
 ) -> Result<Json<IndexDetail>> {
@@ -119,14 +122,12 @@ async fn read(
 ///
 /// Its entries become inaccessible immediately, and their bytes are freed soon after. The rows stay.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/tables/{table}/indexes/{index}", tag = "rows", operation_id = "drop_index",
     params(IndexPath),
     responses((status = 204, description = "The index was dropped"), Failures)
 )]
-async fn drop_index(
-    State(app): State<App>,
-    Path(IndexPath { table, index }): Path<IndexPath>,
-) -> Result<StatusCode> {
+async fn drop_index(app: Grant, Path(IndexPath { table, index }): Path<IndexPath>) -> Result<StatusCode> {
     app.change(move |engine| Ok(engine.drop_index(&table, &index)?))
         .await?;
     Ok(StatusCode::NO_CONTENT)

@@ -7,9 +7,9 @@ use tideline_ingest::protocols::line_protocol::{partial_write, unable_to_parse};
 use tideline_ingest::{Decoder, Target, WriteRequest};
 use tideline_openapi::ErrorCode;
 
-use crate::app::App;
 use crate::body;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::ingest;
 
 /// Maximum number of rejects that an error text contains.
@@ -18,7 +18,7 @@ const REJECTS_SHOWN_MAX: usize = 100;
 /// Stores the lines of a request in the table for this `db` or `bucket`. Returns an error unless all lines were stored;
 /// valid lines are stored either way.
 pub(super) async fn write(
-    app: &App,
+    app: &Grant,
     request: Request,
     protocol: &'static str,
     database: String,

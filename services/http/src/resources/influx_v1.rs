@@ -5,10 +5,11 @@
 use std::io::{self, Write as _};
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tideline_access::Action;
 use tideline_engine::Engine;
 use tideline_engine::model::{TableName, TableSpec};
 use tideline_ingest::database;
@@ -25,6 +26,7 @@ use crate::body;
 use crate::context::current_client;
 use crate::extract::{Query, content_type};
 use crate::failure::{Failure, Result};
+use crate::grant::{Grant, Requester};
 use crate::resources::influx;
 use crate::stream::{self, ResponseWriter, WriteContext};
 
@@ -62,6 +64,7 @@ struct WriteQuery {
 /// table, and each timeline gets the tag `db`; a line that already has a tag `db` keeps it unchanged. Valid lines of a
 /// batch are stored even if the response is 400.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/write", tag = "influx", operation_id = "influx_v1_write",
     params(WriteQuery),
     request_body(
@@ -71,18 +74,14 @@ struct WriteQuery {
     responses(
         (status = 204, description = "All points were stored"),
         (status = 400, description = "Some lines were rejected (`partial write: …`), or all (`unable to parse …`)", body = InfluxV1Error),
-        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error),
+        (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV1Error),
         (status = 413, description = "The body is too large", body = InfluxV1Error),
         (status = 415, description = "The content encoding is not supported", body = InfluxV1Error),
         (status = 422, description = "The `Idempotency-Key` was used before with another body, or `db` is a table without the model series", body = InfluxV1Error),
         (status = 503, description = "Too many concurrent requests, or the disk is nearly full; retry later", body = InfluxV1Error)
     )
 )]
-async fn write(
-    State(app): State<App>,
-    Query(query): Query<WriteQuery>,
-    request: Request,
-) -> Result<Response> {
+async fn write(app: Grant, Query(query): Query<WriteQuery>, request: Request) -> Result<Response> {
     influx::write(&app, request, "influx_v1", query.db, query.precision).await?;
     Ok((StatusCode::NO_CONTENT, VERSION_HEADERS).into_response())
 }
@@ -103,29 +102,31 @@ struct StatementQuery {
 /// table already have the name as their tag `db`. `DROP DATABASE` succeeds without a change if there is no
 /// table of that name; tables cannot be dropped this way.
 #[utoipa::path(
+    security(("token" = [])),
     get, path = "/query", tag = "influx",
     params(StatementQuery),
     responses(
         (status = 200, description = "One result per statement", body = QueryAnswer),
         (status = 400, description = "A statement is not supported", body = InfluxV1Error),
-        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
+        (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV1Error)
     )
 )]
 async fn query_get(
-    State(app): State<App>,
+    app: Requester,
     headers: HeaderMap,
     Query(query): Query<StatementQuery>,
 ) -> Result<Response> {
     // Some agents create databases with GET, and a page of another site can make a browser send a GET request.
-    let access = match auth::is_foreign_page(&headers) {
-        true => Access::Read,
-        false => Access::Change,
+    let origin = match auth::is_foreign_page(&headers) {
+        true => Origin::OtherSite,
+        false => Origin::OwnSite,
     };
-    respond(&app, query.q, access).await
+    respond(&app, query.q, origin).await
 }
 
 /// Execute statements of agents (InfluxDB 1), sent as a form
 #[utoipa::path(
+    security(("token" = [])),
     post, path = "/query", tag = "influx",
     params(StatementQuery),
     request_body(
@@ -135,11 +136,11 @@ async fn query_get(
     responses(
         (status = 200, description = "One result per statement", body = QueryAnswer),
         (status = 400, description = "A statement is not supported", body = InfluxV1Error),
-        (status = 401, description = "The token is missing or wrong", body = InfluxV1Error)
+        (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV1Error)
     )
 )]
 async fn query_post(
-    State(app): State<App>,
+    app: Requester,
     Query(query): Query<StatementQuery>,
     request: Request,
 ) -> Result<Response> {
@@ -147,10 +148,10 @@ async fn query_post(
     let received = body::receive(request, &app, body::request_limits(&app.settings)).await?;
     let form = body::decode(received).await?;
     if query.q.is_some() || !is_form {
-        return respond(&app, query.q, Access::Change).await;
+        return respond(&app, query.q, Origin::OwnSite).await;
     }
     let form: StatementQuery = read_form(&form)?;
-    respond(&app, form.q, Access::Change).await
+    respond(&app, form.q, Origin::OwnSite).await
 }
 
 fn read_form(form: &[u8]) -> Result<StatementQuery> {
@@ -161,14 +162,24 @@ fn read_form(form: &[u8]) -> Result<StatementQuery> {
     Ok(form.0)
 }
 
-/// Permission of the statements of a request.
+/// Origin of a request. One from a page of another site may change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Change,
+enum Origin {
+    OtherSite,
+    OwnSite,
 }
 
-async fn respond(app: &App, q: Option<String>, access: Access) -> Result<Response> {
+/// Returns the grant for the most that the token allows. Agents send `CREATE DATABASE` with a token that may only write;
+/// the engine refuses it if the table does not exist yet.
+fn grant(requester: &Requester) -> Result<Grant> {
+    let grant = requester.grant(Action::Operate);
+    grant
+        .or_else(|_| requester.grant(Action::Write))
+        .or_else(|_| requester.grant(Action::Read))
+}
+
+async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Result<Response> {
+    let app = &grant(requester)?;
     let q = q.filter(|q| !q.is_empty());
     let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
     let statements = influx_query::parse(&q);
@@ -179,7 +190,7 @@ async fn respond(app: &App, q: Option<String>, access: Access) -> Result<Respons
     if let Some(error) = unsupported {
         return Err(Failure::invalid(error));
     }
-    let (statements, creations) = create_databases(app, statements, access).await?;
+    let (statements, creations) = create_databases(app, statements, origin).await?;
     let created: Vec<&str> = creations
         .iter()
         .filter(|creation| creation.outcome == Ok(true))
@@ -213,9 +224,9 @@ struct Creation {
 /// Executes the `CREATE DATABASE` statements before the response starts. Returns all statements and the
 /// outcomes.
 async fn create_databases(
-    app: &App,
+    app: &Grant,
     statements: Vec<Statement>,
-    access: Access,
+    origin: Origin,
 ) -> Result<(Vec<Statement>, Vec<Creation>)> {
     let creates = |statement: &Statement| matches!(statement, Statement::CreateDatabase { .. });
     if !statements.iter().any(creates) {
@@ -227,16 +238,16 @@ async fn create_databases(
             Statement::CreateDatabase { name } => Some(Creation {
                 statement_id,
                 name: name.clone(),
-                outcome: create_database(engine, name, access),
+                outcome: create_database(engine, name, origin),
             }),
             _ => None,
         });
         let creations = creations.collect();
         Ok((statements, creations))
     };
-    match access {
-        Access::Change => app.change(create).await,
-        Access::Read => app.read(create).await,
+    match origin {
+        Origin::OwnSite => app.change(create).await,
+        Origin::OtherSite => app.read(create).await,
     }
 }
 
@@ -297,18 +308,20 @@ fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
 ///
 /// No table is created if points of the default table already have the name as their tag `db`: the history of the
 /// database would otherwise be split between two tables.
-fn create_database(engine: &Engine, name: &str, access: Access) -> std::result::Result<bool, String> {
+fn create_database(engine: &Engine, name: &str, origin: Origin) -> std::result::Result<bool, String> {
     if engine.table(name).is_ok() {
         return Ok(false);
     }
-    let default = engine.default_table().map_err(|error| error.to_string())?;
-    if database::is_tag(engine, &default, name) {
+    // Without access to the default table, the token does not write to it either.
+    if let Ok(default) = engine.default_table()
+        && database::is_tag(engine, &default, name)
+    {
         return Ok(false);
     }
     let table = TableName::new(name).map_err(|error| {
         format!("{error}; points for database {name:?} are written to the default table with the tag db")
     })?;
-    if access == Access::Read {
+    if origin == Origin::OtherSite {
         return Err("creating databases is not allowed from pages of other sites".to_owned());
     }
     match engine.create_table(table, TableSpec::default()) {
@@ -331,6 +344,7 @@ struct PingQuery {
 ///
 /// Requires no token.
 #[utoipa::path(
+    security(()),
     get, path = "/ping", tag = "influx",
     params(PingQuery),
     responses(

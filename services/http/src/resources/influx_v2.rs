@@ -3,7 +3,7 @@
 //! Writes share the code of InfluxDB 1 in [`super::influx`]; organizations are ignored.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_openapi::influx::{Bucket, BucketList, InfluxV2Error};
@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::extract::Query;
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::influx;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -40,6 +41,7 @@ struct WriteQuery {
 ///
 /// Valid lines of a batch are stored even if the response is 400. Send the token as `Authorization: Token …`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v2/write", tag = "influx", operation_id = "influx_v2_write",
     params(WriteQuery),
     request_body(
@@ -49,7 +51,7 @@ struct WriteQuery {
     responses(
         (status = 204, description = "All points were stored"),
         (status = 400, description = "Some or all lines were rejected", body = InfluxV2Error),
-        (status = 401, description = "The token is missing or wrong", body = InfluxV2Error),
+        (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV2Error),
         (status = 413, description = "The body is too large", body = InfluxV2Error),
         (status = 415, description = "The content encoding is not supported", body = InfluxV2Error),
         (status = 422, description = "The `Idempotency-Key` was used before with another body, or `bucket` is a table without the model series", body = InfluxV2Error),
@@ -57,11 +59,7 @@ struct WriteQuery {
         (status = 503, description = "Too many concurrent requests, or the disk is nearly full; retry after `Retry-After`", body = InfluxV2Error)
     )
 )]
-async fn write(
-    State(app): State<App>,
-    Query(query): Query<WriteQuery>,
-    request: Request,
-) -> Result<StatusCode> {
+async fn write(app: Grant, Query(query): Query<WriteQuery>, request: Request) -> Result<StatusCode> {
     let bucket = query.bucket.split('/').next().unwrap_or_default();
     influx::write(&app, request, "influx_v2", bucket.to_owned(), query.precision).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -81,14 +79,15 @@ struct BucketQuery {
 /// Buckets are the tables whose model is `series`. A request for a name always returns a bucket, even if no table has
 /// this name.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v2/buckets", tag = "influx",
     params(BucketQuery),
     responses(
         (status = 200, description = "Buckets", body = BucketList),
-        (status = 401, description = "The token is missing or wrong", body = InfluxV2Error)
+        (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV2Error)
     )
 )]
-async fn buckets(State(app): State<App>, Query(query): Query<BucketQuery>) -> Result<Json<BucketList>> {
+async fn buckets(app: Grant, Query(query): Query<BucketQuery>) -> Result<Json<BucketList>> {
     let names = match query.name {
         Some(name) => vec![name],
         None => {

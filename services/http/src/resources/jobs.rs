@@ -8,7 +8,6 @@ mod view;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_engine::model::JobKind;
@@ -23,6 +22,7 @@ use crate::app::{App, blocking};
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, page_limit};
 
 use self::view::{ListPosition, to_state, together};
@@ -59,11 +59,12 @@ struct JobPath {
 /// Running jobs come first, then waiting ones from old to new, then past ones from new to old. At most 200 started jobs
 /// are kept; the oldest past job of the most frequent kind is removed first.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/jobs", tag = "jobs", operation_id = "list_jobs",
     params(JobQuery),
     responses((status = 200, description = "A page of jobs", body = JobList), Failures)
 )]
-async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuery>) -> Result<Json<JobList>> {
+async fn list(app: Grant, id: RequestId, Query(query): Query<JobQuery>) -> Result<Json<JobList>> {
     let limit = page_limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let after = query.page.as_deref().map(ListPosition::decode).transpose()?;
     let filter = JobFilter {
@@ -72,6 +73,7 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
         state: query.state.map(to_state),
     };
     let mut jobs = app.scheduler.jobs(&filter);
+    jobs.retain(|job| app.sees_job(job));
     jobs.sort_by_key(ListPosition::of);
     jobs.retain(|job| after.is_none_or(|after| ListPosition::of(job) > after));
     let more = jobs.len() > limit;
@@ -97,6 +99,7 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
 /// progress of a job. A `seal` is short, so `wait` defaults to `true` for it. Other work may take hours, so
 /// `wait` defaults to `false` for it.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/jobs", tag = "jobs",
     request_body = StartJobs,
     responses(
@@ -106,7 +109,7 @@ async fn list(State(app): State<App>, id: RequestId, Query(query): Query<JobQuer
     )
 )]
 async fn start(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     JsonBody(StartJobs { kind, table, wait }): JsonBody<StartJobs>,
 ) -> Result<(StatusCode, Json<StartedJobs>)> {
@@ -125,6 +128,10 @@ async fn start(
         return Err(Failure::invalid(format!(
             "{kind} needs parameters: start it with POST {route}"
         )));
+    }
+    match &table {
+        Some(table) => drop(app.engine.table_of_any_model(table)?),
+        None => app.access.check_all()?,
     }
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
@@ -157,15 +164,12 @@ async fn start(
 
 /// Read a job
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/jobs/{job}", tag = "jobs", operation_id = "read_job",
     params(JobPath),
     responses((status = 200, description = "The job", body = JobDetail), Failures)
 )]
-async fn read(
-    State(app): State<App>,
-    id: RequestId,
-    Path(JobPath { job }): Path<JobPath>,
-) -> Result<Json<JobDetail>> {
+async fn read(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>) -> Result<Json<JobDetail>> {
     let found = app.scheduler.job(job).ok_or(SchedulerError::NoSuchJob(job))?;
     Ok(detail(found, id))
 }
@@ -176,6 +180,7 @@ async fn read(
 /// /v1/jobs` is paused alone. Jobs that change attributes, attach an archive or copy points into a table cannot be
 /// paused. A running move stops at its current position; after a minute it ends, so that other work can run.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/jobs/{job}/pause", tag = "jobs",
     params(JobPath),
     responses(
@@ -184,11 +189,7 @@ async fn read(
         Failures
     )
 )]
-async fn pause(
-    State(app): State<App>,
-    id: RequestId,
-    Path(JobPath { job }): Path<JobPath>,
-) -> Result<Json<JobDetail>> {
+async fn pause(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>) -> Result<Json<JobDetail>> {
     control(&app, id, move |scheduler| scheduler.pause(job)).await
 }
 
@@ -196,6 +197,7 @@ async fn pause(
 ///
 /// Resumes a paused job and the work that was paused with it.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/jobs/{job}/resume", tag = "jobs",
     params(JobPath),
     responses(
@@ -204,11 +206,7 @@ async fn pause(
         Failures
     )
 )]
-async fn resume(
-    State(app): State<App>,
-    id: RequestId,
-    Path(JobPath { job }): Path<JobPath>,
-) -> Result<Json<JobDetail>> {
+async fn resume(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>) -> Result<Json<JobDetail>> {
     control(&app, id, move |scheduler| scheduler.resume(job)).await
 }
 
@@ -217,6 +215,7 @@ async fn resume(
 /// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps its completed part.
 /// Automatic work is planned again at the next time of its schedule, or after an hour if it has no schedule.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",
     params(JobPath),
     responses(
@@ -225,16 +224,12 @@ async fn resume(
         Failures
     )
 )]
-async fn cancel(
-    State(app): State<App>,
-    id: RequestId,
-    Path(JobPath { job }): Path<JobPath>,
-) -> Result<Json<JobDetail>> {
+async fn cancel(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>) -> Result<Json<JobDetail>> {
     control(&app, id, move |scheduler| scheduler.cancel(job)).await
 }
 
 /// Runs an operation of the scheduler on a job.
-async fn control<F>(app: &App, id: RequestId, operation: F) -> Result<Json<JobDetail>>
+async fn control<F>(app: &Grant, id: RequestId, operation: F) -> Result<Json<JobDetail>>
 where
     F: FnOnce(&Scheduler) -> std::result::Result<Job, SchedulerError> + Send + 'static,
 {
@@ -245,7 +240,7 @@ where
 }
 
 /// Starts all pending work of a kind; with `wait`, also waits for its end.
-async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
+async fn run(app: &Grant, kind: JobKind, table: Option<String>, wait: bool) -> Result<Vec<Job>> {
     let scheduler = app.scheduler.clone();
     let ids = app
         .change(move |_| Ok(scheduler.run(kind, table.as_deref())?))
@@ -258,7 +253,7 @@ async fn run(app: &App, kind: JobKind, table: Option<String>, wait: bool) -> Res
 
 /// Waits for the end of a requested job if `wait` is true. Returns the job, with the status of the response: 202 while
 /// it is running.
-pub(crate) async fn awaited(app: &App, mut job: Job, wait: bool) -> Result<(StatusCode, Job)> {
+pub(crate) async fn awaited(app: &Grant, mut job: Job, wait: bool) -> Result<(StatusCode, Job)> {
     if wait && let Some(ended) = done(app, vec![job.id]).await?.pop() {
         job = ended;
     }
@@ -271,7 +266,7 @@ pub(crate) async fn awaited(app: &App, mut job: Job, wait: bool) -> Result<(Stat
 
 /// Waits for jobs and returns them, except jobs that are no longer kept. Does not wait after the service has begun to
 /// stop. Returns an error if a job failed.
-async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
+async fn done(app: &Grant, ids: Vec<u64>) -> Result<Vec<Job>> {
     let _permit = app.waits.take(current_client()).await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for id in ids {
@@ -299,7 +294,7 @@ async fn done(app: &App, ids: Vec<u64>) -> Result<Vec<Job>> {
 
 /// Waits for a job and returns it. When the service stops, returns the job in its current state. `None` if the job is
 /// no longer kept.
-async fn ended(app: &App, id: u64) -> Result<Option<Job>> {
+async fn ended(app: &Grant, id: u64) -> Result<Option<Job>> {
     while !app.is_draining() {
         let scheduler = app.scheduler.clone();
         let job = blocking(move || Ok(scheduler.wait(id, WAIT_SLICE))).await?;

@@ -1,6 +1,5 @@
 //! `/v1/tables/{table}/latest`: newest value of each field.
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_engine::model::TimeRange;
@@ -14,6 +13,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query;
 use crate::resources::{QueryFailures, TablePath};
 use crate::saved_search;
@@ -28,6 +28,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Fields may have been written at different times. A series therefore has one row per timestamp at which one of its
 /// fields was last written, newest first, and each field is in exactly one row.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/latest", tag = "points",
     params(TablePath),
     request_body = LatestQuery,
@@ -41,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn latest(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,

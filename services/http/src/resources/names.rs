@@ -3,7 +3,6 @@
 //! Lists of names are paged by name; lists of fields and attribute keys are returned as a whole.
 
 use axum::Json;
-use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
@@ -24,6 +23,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath, page_limit};
 
 /// Default number of names per page.
@@ -42,12 +42,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List measurements
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/measurements", tag = "timelines",
     params(TablePath, NameQuery),
     responses((status = 200, description = "A page of measurements", body = NameList), Failures)
 )]
 async fn measurements(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<NameQuery>,
@@ -60,12 +61,13 @@ async fn measurements(
 
 /// List tag keys
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/tags", tag = "timelines",
     params(TablePath, NameQuery),
     responses((status = 200, description = "A page of tag keys", body = NameList), Failures)
 )]
 async fn tag_keys(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<NameQuery>,
@@ -92,12 +94,13 @@ struct TagPath {
 ///
 /// If the list is empty because no timeline has the key, `suggestions` contains similar keys.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(TagPath, NameQuery),
     responses((status = 200, description = "A page of tag values", body = NameList), Failures)
 )]
 async fn tag_values(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TagPath { table, key }): Path<TagPath>,
     Query(query): Query<NameQuery>,
@@ -125,12 +128,13 @@ async fn tag_values(
 /// Returns the keys that timelines currently have. A key that no timeline has any more is not returned; it may be used
 /// again with another type.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/attributes", tag = "timelines",
     params(TablePath),
     responses((status = 200, description = "Every attribute key", body = AttributeKeyList), Failures)
 )]
 async fn attribute_keys(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<AttributeKeyList>> {
@@ -153,12 +157,13 @@ async fn attribute_keys(
 ///
 /// Fields that accompany Prometheus samples (start timestamps, exemplars) are omitted unless `sample_details` is set.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
     params(TablePath, FieldQuery),
     responses((status = 200, description = "Every field", body = FieldList), Failures)
 )]
 async fn fields(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<FieldQuery>,
@@ -201,7 +206,7 @@ async fn fields(
 
 /// Returns a page of names; `names` returns the names of a selection.
 async fn list<F>(
-    app: &App,
+    app: &Grant,
     table: String,
     query: NameQuery,
     id: RequestId,

@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use crate::app::{App, blocking};
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::metrics;
 use crate::resources::{Failures, whole_seconds};
 use crate::stream::{self, ResponseWriter, WriteContext};
@@ -33,6 +34,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// Requires no token. Also used by InfluxDB clients. `/ready` reports whether the service accepts reads and writes.
 #[utoipa::path(
+    security(()),
     get, path = "/health", tag = "operation",
     responses((status = 200, description = "The process is running", body = Health))
 )]
@@ -59,6 +61,7 @@ pub(crate) fn alive(message: &str) -> Health {
 /// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier. So are
 /// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds.
 #[utoipa::path(
+    security(()),
     get, path = "/ready", tag = "operation",
     responses(
         (status = 200, description = "Ready", body = Readiness),
@@ -68,7 +71,7 @@ pub(crate) fn alive(message: &str) -> Health {
 async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Json<Readiness>)> {
     let engine = app.clone();
     let mut readiness = blocking(move || {
-        let mut readiness = engine.engine.readiness();
+        let mut readiness = engine.service_engine().readiness();
         // The data stays in its tier, so the service stays ready.
         let archives = engine.scheduler.archives().into_iter();
         let archives = archives.map(|archive| (archive.table, archive.moves));
@@ -80,7 +83,9 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         });
         readiness.reasons.extend(stalled);
         readiness.reasons.extend(engine.change_streams.warning());
-        readiness.reasons.extend(engine.engine.fan_out_warnings());
+        readiness
+            .reasons
+            .extend(engine.service_engine().fan_out_warnings());
         Ok(readiness)
     })
     .await?;
@@ -89,7 +94,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         readiness.reasons.push("shutting down".into());
     }
     let is_ready = readiness.reads && readiness.writes;
-    let up = app.engine.clock().monotonic().saturating_sub(app.began);
+    let up = app.service_engine().clock().monotonic().saturating_sub(app.began);
     let body = Readiness {
         status: if is_ready { "ready" } else { "not ready" }.into(),
         role: "owner".into(),
@@ -131,13 +136,16 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
 ///
 /// Returns the Prometheus text format, or OpenMetrics if the client accepts it.
 #[utoipa::path(
+    security(("token" = ["observe"])),
     get, path = "/metrics", tag = "operation",
     responses((
         status = 200, description = "Prometheus text", body = String, content_type = "text/plain",
         example = "# TYPE tideline_timelines gauge\ntideline_timelines 36.0\n# EOF\n"
     ), Failures)
 )]
-async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
+async fn metrics_text(app: Grant, headers: HeaderMap) -> Result<Response> {
+    // The figures of all tables together.
+    app.access.check_all()?;
     let accepted = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok());
@@ -160,10 +168,11 @@ async fn metrics_text(State(app): State<App>, headers: HeaderMap) -> Result<Resp
 /// The guarantees do not change while the server runs. If `acknowledged` is `replicated`, every response also has the
 /// header `Tideline-Acknowledged: replicated`.
 #[utoipa::path(
+    security(("token" = ["observe"])),
     get, path = "/v1/backend", tag = "operation",
     responses((status = 200, description = "Engine and its guarantees", body = BackendState), Failures)
 )]
-async fn backend(State(app): State<App>) -> Json<BackendState> {
+async fn backend(app: Grant) -> Json<BackendState> {
     let log = app.engine.store().log();
     let backend = log.backend();
     let capabilities = backend.capabilities();

@@ -1,8 +1,9 @@
 //! `/v1/archive/orphans`: lists and removes unused objects at an archive target.
+//!
+//! The objects of a target can belong to any table, so the request needs a token without a scope.
 
 use std::time::Duration;
 
-use axum::extract::State;
 use tideline_engine::moves::{Orphan, OrphanSearch, StoreError};
 use tideline_openapi::archive::{FoundOrphans, OrphanObject, SearchOrphans};
 use utoipa_axum::router::OpenApiRouter;
@@ -12,6 +13,7 @@ use crate::app::{App, blocking};
 use crate::context::{RequestId, current_client};
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, instant};
 
 /// Maximum number of objects that a response lists.
@@ -31,15 +33,17 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// seconds. A repeated request removes the remaining ones (`objects` minus `removed`). The daily job of kind
 /// `sweep_archive` removes the same objects once they are a day old.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/archive/orphans", tag = "jobs",
     request_body = SearchOrphans,
     responses((status = 200, description = "The unused objects", body = FoundOrphans), Failures)
 )]
 async fn orphans(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Json(request): Json<SearchOrphans>,
 ) -> Result<axum::Json<FoundOrphans>> {
+    app.access.check_all()?;
     let permit = app.requested_jobs.take(current_client()).await?;
     blocking(move || {
         let _permit = permit;

@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::WideTable;
 use tideline_engine::model::{JobKind, Tier as ModelTier, Timestamp};
@@ -27,6 +26,7 @@ use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::requested;
 use crate::resources::jobs::{awaited, view};
 use crate::resources::{Failures, WideTablePath};
@@ -44,12 +44,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Returns the parts that have rows. The setting `wide.parts` divides a new table into parts; the list is empty for
 /// other tables.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/parts", tag = "rows", operation_id = "list_parts",
     params(WideTablePath),
     responses((status = 200, description = "All parts with rows", body = PartList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<PartList>> {
@@ -69,13 +70,14 @@ async fn list(
 /// from now on. If the request contains changes, they are applied to the ages first. The table itself is not changed;
 /// use `PATCH /v1/tables/{table}` to apply the changes.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/parts/preview", tag = "rows", operation_id = "preview_parts",
     params(WideTablePath),
     request_body = PreviewParts,
     responses((status = 200, description = "The effects of the ages", body = PartsPreview), Failures)
 )]
 async fn preview_parts(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(PreviewParts { parts }): JsonBody<PreviewParts>,
@@ -106,13 +108,14 @@ async fn preview_parts(
 /// invisible immediately. Their bytes are freed within seconds, without reading the rows. Later writes to these parts
 /// are refused, and this cannot be undone. With `preview`, nothing is dropped.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/parts/drop", tag = "rows", operation_id = "drop_parts",
     params(WideTablePath),
     request_body = DropParts,
     responses((status = 200, description = "The dropped parts", body = PartsDropped), Failures)
 )]
 async fn drop_parts(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<DropParts>,
@@ -131,6 +134,7 @@ async fn drop_parts(
 /// no files, and their rows can be written and deleted. After the time `for` the parts are archived again, into new
 /// files. Parts that are already restored stay at least as long. `job` is `null` if no part overlaps the range.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/parts/restore", tag = "rows", operation_id = "restore_parts",
     params(WideTablePath),
     request_body = RestoreParts,
@@ -141,7 +145,7 @@ async fn drop_parts(
     )
 )]
 async fn restore_parts(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<RestoreParts>,
@@ -192,7 +196,7 @@ async fn restore_parts(
 type Restoring = (RequestedJob, Arc<WideTable>, Vec<TablePart>);
 
 /// Restores parts and records how the job ended.
-fn restore(app: &App, job: RequestedJob, table: &WideTable, (parts, until): (&[TablePart], Timestamp)) {
+fn restore(app: &Grant, job: RequestedJob, table: &WideTable, (parts, until): (&[TablePart], Timestamp)) {
     let mut step = |work: &MoveProgress| match job.step(work.values) && !app.is_draining() {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),

@@ -2,7 +2,7 @@
 //!
 //! The content type of a write selects the decoder. All formats share the write pipeline of `tideline-ingest`.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use serde::Deserialize;
 use tideline_engine::WriteOutcome;
 use tideline_engine::model::{Precision, RejectReason, Timestamp};
@@ -22,6 +22,7 @@ use crate::condition::{resolve_surely, to_range, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, content_type};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::ingest;
 use crate::resources::{Failures, TablePath};
 use crate::saved_search::expand_selector;
@@ -71,6 +72,7 @@ struct WriteQuery {
 /// with the same key within a day returns the first outcome and stores nothing. The same key with another body
 /// returns 422.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/points", tag = "points", operation_id = "write_points",
     params(
         TablePath,
@@ -96,7 +98,7 @@ struct WriteQuery {
     )
 )]
 async fn write(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<WriteQuery>,
@@ -137,13 +139,14 @@ async fn write(
 /// After the response, no query returns the points, regardless of their tier; their storage is freed later. Timelines
 /// stay, even without points. Points written afterwards are visible. Repeating a delete is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/points/delete", tag = "points", operation_id = "delete_points",
     params(TablePath),
     request_body = DeletePoints,
     responses((status = 200, description = "The points are deleted", body = DeleteReport), Failures)
 )]
 async fn delete(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Json(DeletePoints { timelines, range }): Json<DeletePoints>,

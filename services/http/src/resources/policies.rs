@@ -1,7 +1,6 @@
 //! `/v1/policies/preview`: effect of a policy, without applying it.
 
 use axum::Json;
-use axum::extract::State;
 use tideline_engine::model::Policy;
 use tideline_openapi::preview::{Amount, PlannedMove, PolicyPreview, PreviewPolicy, UnsealedPoints};
 use tideline_openapi::{ErrorBody, policy};
@@ -13,6 +12,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Json as JsonBody;
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::{Failures, changed_policy, instant, span};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -24,6 +24,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Returns the data that the policy of a table would move, archive, hide and delete from now on. The policy is
 /// the current policy of the table, with the given changes if there are any. Nothing is changed.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/policies/preview", tag = "jobs",
     request_body = PreviewPolicy,
     responses(
@@ -33,7 +34,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn preview(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     JsonBody(PreviewPolicy { table, policy }): JsonBody<PreviewPolicy>,
 ) -> Result<Json<PolicyPreview>> {

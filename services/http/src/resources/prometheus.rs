@@ -29,14 +29,18 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::response::Redirect;
 use axum::routing::get;
+use tideline_access::Action;
 use tideline_engine::model::TableName;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::security::SecurityRequirement;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::{self, Failure};
+use crate::grant::{Grant, Granted};
 use crate::resources::TablePath;
+use crate::routes::{Declared, declaration};
 
 /// Prefix of the routes of one table.
 const OF_TABLE: &str = "/v1/tables/{table}/prometheus";
@@ -84,14 +88,19 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     all.into_iter().flatten()
 }
 
-/// Changes the description of an operation for the routes of one table: adds the path parameter, and a suffix
-/// to the operation id.
+/// Changes the description of an operation for the routes of one table: adds the path parameter, a suffix to the
+/// operation id, and an action to a route that needs no token at the root.
 fn name_table(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     let of_path = TablePath::into_params(|| Some(ParameterIn::Path));
     parameters.extend(of_path.into_iter().map(Into::into));
     if let Some(id) = &mut operation.operation_id {
         id.push_str("_of_table");
+    }
+    // Without a token, the route would reveal whether the table exists.
+    if declaration(operation) == Some(Declared::Open) {
+        let requirement = SecurityRequirement::new("token", [Action::Read.name()]);
+        operation.security = Some(vec![requirement]);
     }
 }
 
@@ -127,7 +136,12 @@ impl FromRequestParts<App> for KnownTable {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> failure::Result<Self> {
         let PrometheusTable(table) = PrometheusTable::from_request_parts(parts, app).await?;
-        app.engine.table(&table)?;
+        // A route that needs no token has no grant. It is at the root, and the default table always exists.
+        if parts.extensions.get::<Granted>().is_none() {
+            return Ok(Self);
+        }
+        let grant = Grant::from_request_parts(parts, app).await?;
+        grant.engine.table(&table)?;
         Ok(Self)
     }
 }

@@ -1,7 +1,6 @@
 //! `/v1/queries`: lists and cancels running queries.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use tideline_openapi::query::{CancelledQuery, RunningQueries, RunningQuery};
 use utoipa::IntoParams;
@@ -11,6 +10,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Path;
+use crate::grant::Grant;
 use crate::resources::Failures;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -32,11 +32,14 @@ struct QueryPath {
 /// archived parts that wait in their queue are included. Each query has the numbers of timelines, points and values
 /// that it has read so far.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     get, path = "/v1/queries", tag = "points", operation_id = "list_queries",
     responses((status = 200, description = "The running queries", body = RunningQueries), Failures)
 )]
-async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
-    let queries = app.running.all().into_iter().map(|(id, query)| {
+async fn list(app: Grant, id: RequestId) -> Json<RunningQueries> {
+    let queries = app.running.all().into_iter();
+    let queries = queries.filter(|(_, query)| app.sees_table(&query.table));
+    let queries = queries.map(|(id, query)| {
         let progress = query.progress();
         RunningQuery {
             id,
@@ -62,17 +65,18 @@ async fn list(State(app): State<App>, id: RequestId) -> Json<RunningQueries> {
 /// The query stops at the next block of points. Its client gets an error with the code `conflict`, or an aborted
 /// response. Closing the connection of a query also stops it.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/queries/{query}", tag = "points", operation_id = "cancel_query",
     params(QueryPath),
     responses((status = 200, description = "The outcome", body = CancelledQuery), Failures)
 )]
 async fn cancel(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(QueryPath { query }): Path<QueryPath>,
 ) -> Json<CancelledQuery> {
     Json(CancelledQuery {
         request_id: id.into(),
-        cancelled: app.running.cancel(query),
+        cancelled: app.running.cancel(query, |query| app.sees_table(&query.table)),
     })
 }

@@ -10,7 +10,6 @@ mod values;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -29,6 +28,7 @@ use crate::condition;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{QueryFailures, TablePath};
 use crate::running::Description;
 use crate::saved_search;
@@ -69,6 +69,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// The response is streamed with bounded memory, regardless of its size. An error after the first part aborts the
 /// response in the middle of the chunked encoding. If the client disconnects, the query stops.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/query", tag = "points",
     params(TablePath),
     request_body = PointQuery,
@@ -84,7 +85,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn query(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
@@ -131,7 +132,7 @@ fn csv_example() -> &'static str {
 /// range and tier that the query may read from segments; `None` if it reads no segments. Queries of cold points have
 /// separate permits, so that they cannot block other queries.
 pub(crate) async fn respond<F>(
-    app: &App,
+    app: &Grant,
     description: Description,
     read_range: Option<(TimeRange, Option<Tier>)>,
     options: ResultOptions,
@@ -168,7 +169,7 @@ where
 /// query. Returns `None` if the query is not small, no permit is free, the table does not exist, or the query
 /// exceeded its limits, timed out or got no memory. Then the query must run in the normal way.
 fn run_small(
-    app: &App,
+    app: &Grant,
     description: &Description,
     options: &ResultOptions,
     query: &tideline_query::PointQuery,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json as JsonResponse;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,7 @@ use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::ingest::request_key;
 use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
@@ -155,6 +156,7 @@ struct DeleteQuery {
 /// returns 422. For NDJSON the key covers each entry, so a repeated request continues where the first request
 /// ended.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
     params(
         WideTablePath,
@@ -182,7 +184,7 @@ struct DeleteQuery {
     )
 )]
 async fn write(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<WriteQuery>,
@@ -231,7 +233,7 @@ async fn write(
         })
         .await;
     }
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
     let body = body::decode(received).await?;
     let table = engine.wide_table(&table)?;
@@ -387,6 +389,7 @@ pub(crate) fn report(
 /// With `Accept: application/x-ndjson`, each row is a line, and the last line has the member `found`. CSV, Arrow and
 /// Parquet are tables with the columns of a scan. All four formats omit rows that do not exist.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/get", tag = "rows", operation_id = "get_rows",
     params(WideTablePath, ReadQuery),
     request_body = GetRows,
@@ -402,7 +405,7 @@ pub(crate) fn report(
     )
 )]
 async fn get(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ReadQuery>,
@@ -494,6 +497,7 @@ async fn get(
 ///
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/scan", tag = "rows", operation_id = "scan_rows",
     params(WideTablePath, ReadQuery),
     request_body = ScanRows,
@@ -509,7 +513,7 @@ async fn get(
     )
 )]
 async fn scan(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ReadQuery>,
@@ -656,13 +660,14 @@ fn rows_example() -> &'static str {
 /// counted. The interval describes the spread of the sample; if the keys are very unevenly distributed, the true count
 /// can be outside the interval. The same request on the same rows gives the same estimate.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",
     params(WideTablePath),
     request_body = CountRows,
     responses((status = 200, description = "The number of rows", body = RowsCounted), Failures)
 )]
 async fn count(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<CountRows>,
@@ -710,20 +715,21 @@ async fn count(
 /// may already be deleted. To delete all rows of the table, omit `prefix` and `range`, and set `allow_all`. Repeating a
 /// delete is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/rows/delete", tag = "rows", operation_id = "delete_rows",
     params(WideTablePath, DeleteQuery),
     request_body = DeleteRows,
     responses((status = 200, description = "The rows are deleted", body = RowsDeleted), Failures)
 )]
 async fn delete(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {
     let permit = app.writes.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     blocking(move || {
@@ -745,7 +751,7 @@ async fn delete(
 
 /// Waits for a query permit, and runs a listed query of a wide table on a blocking thread. The query stops if the
 /// client disconnects or an operator cancels it.
-pub(crate) async fn answer<T, F>(app: &App, description: Description, tier: RowTier, query: F) -> Result<T>
+pub(crate) async fn answer<T, F>(app: &Grant, description: Description, tier: RowTier, query: F) -> Result<T>
 where
     T: Send + 'static,
     F: FnOnce(&Engine, &Arc<WideTable>, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
@@ -768,13 +774,13 @@ where
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output. The request is listed with its
 /// description, also while it waits for a permit of the querier; without a description, it is not listed.
 pub(crate) async fn read<F>(
-    app: &App,
+    app: &Grant,
     content_type: &'static str,
     (tier, description): (RowTier, Option<Description>),
     write: F,
 ) -> Result<Response>
 where
-    F: FnOnce(&App, &RowReading<'_>, &mut ResponseWriter) -> Result<()> + Send + 'static,
+    F: FnOnce(&Grant, &RowReading<'_>, &mut ResponseWriter) -> Result<()> + Send + 'static,
 {
     let work = WriteContext {
         permit: Some(tier.permits(app).take(current_client()).await?),

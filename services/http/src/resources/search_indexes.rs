@@ -7,7 +7,6 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -30,6 +29,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::rows::{answer, put, put_end, read as read_rows, tier_of};
 use crate::resources::{Failures, QueryFailures, WideTablePath};
@@ -75,12 +75,13 @@ struct CreateQuery {
 
 /// List the search indexes of a table
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "list_search_indexes",
     params(WideTablePath),
     responses((status = 200, description = "All search indexes", body = SearchIndexList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<Json<SearchIndexList>> {
@@ -105,6 +106,7 @@ async fn list(
 /// To change the columns of an index, create it again with `replace`. The existing index serves searches until the new
 /// one is complete.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "create_search_index",
     params(WideTablePath, CreateQuery),
     request_body = CreateSearchIndex,
@@ -115,7 +117,7 @@ async fn list(
     )
 )]
 async fn create(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<CreateQuery>,
@@ -140,12 +142,13 @@ async fn create(
 
 /// Read a search index with its state
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/search-indexes/{index}", tag = "rows", operation_id = "read_search_index",
     params(IndexPath),
     responses((status = 200, description = "The search index", body = SearchIndexDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(IndexPath { table, index }): Path<IndexPath>,
 ) -> Result<Json<SearchIndexDetail>> {
@@ -164,14 +167,12 @@ async fn read(
 ///
 /// Its files are deleted. The rows stay.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/tables/{table}/search-indexes/{index}", tag = "rows", operation_id = "drop_search_index",
     params(IndexPath),
     responses((status = 204, description = "The search index was dropped"), Failures)
 )]
-async fn drop_index(
-    State(app): State<App>,
-    Path(IndexPath { table, index }): Path<IndexPath>,
-) -> Result<StatusCode> {
+async fn drop_index(app: Grant, Path(IndexPath { table, index }): Path<IndexPath>) -> Result<StatusCode> {
     app.change(move |engine| Ok(engine.drop_search_index(&table, &index)?))
         .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -181,13 +182,14 @@ async fn drop_index(
 ///
 /// Finds rows by a condition on the columns of a search index, in any order. Page tokens stay valid after a restart.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/search", tag = "rows", operation_id = "search_rows",
     params(WideTablePath, SearchQuery),
     request_body = SearchRows,
     responses((status = 200, description = "A page of rows", body = RowsSearched), QueryFailures)
 )]
 async fn search(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<SearchQuery>,
@@ -245,13 +247,14 @@ async fn search(
 /// Counts the rows that match a condition, grouped by up to four keys, with metrics of the rows of each group. Each
 /// group can be divided further by the next key.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/facets", tag = "rows", operation_id = "facet_rows",
     params(WideTablePath),
     request_body = FacetRows,
     responses((status = 200, description = "The counts", body = RowFacetList), Failures)
 )]
 async fn facets(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(request): JsonBody<FacetRows>,

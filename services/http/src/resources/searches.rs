@@ -3,7 +3,6 @@
 //! A search is stored as JSON in the catalog of its table. [`crate::saved_search`] expands it where it is used.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_engine::find::NEVER;
@@ -16,6 +15,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath};
 use crate::saved_search;
 
@@ -39,12 +39,13 @@ struct SearchPath {
 
 /// List saved searches
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/searches", tag = "timelines", operation_id = "list_searches",
     params(TablePath),
     responses((status = 200, description = "All saved searches of the table", body = SearchList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<SearchList>> {
@@ -61,12 +62,13 @@ async fn list(
 
 /// Read a saved search
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "read_search",
     params(SearchPath),
     responses((status = 200, description = "The search", body = SearchDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(SearchPath { table, name }): Path<SearchPath>,
 ) -> Result<Json<SearchDetail>> {
@@ -90,13 +92,14 @@ async fn read(
 /// changes and deletes can then use `{"saved": "west"}` instead of the condition. A condition that is not valid
 /// or uses itself is refused.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     put, path = "/v1/tables/{table}/searches/{name}", tag = "timelines",
     params(SearchPath),
     request_body = SavedSearch,
     responses((status = 200, description = "The saved search", body = SearchDetail), Failures)
 )]
 async fn save(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(SearchPath { table, name }): Path<SearchPath>,
     JsonBody(search): JsonBody<SavedSearch>,
@@ -120,14 +123,12 @@ async fn save(
 ///
 /// Requests that use the search are refused from then on.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/tables/{table}/searches/{name}", tag = "timelines", operation_id = "delete_search",
     params(SearchPath),
     responses((status = 204, description = "The search is deleted"), Failures)
 )]
-async fn delete(
-    State(app): State<App>,
-    Path(SearchPath { table, name }): Path<SearchPath>,
-) -> Result<StatusCode> {
+async fn delete(app: Grant, Path(SearchPath { table, name }): Path<SearchPath>) -> Result<StatusCode> {
     let deleted = app.change(move |engine| {
         let table = engine.table(&table)?;
         match engine.delete_search(&table, &name)? {

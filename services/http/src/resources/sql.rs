@@ -4,12 +4,12 @@
 //! the permit that it needs: a permit for queries, for writes or for changes.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use axum::Json as JsonResponse;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use tideline_access::Action;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowIntegers, RowsNotWritten};
 use tideline_openapi::sql::{SqlAction, SqlDone, SqlEnd, SqlRequest, SqlResult};
@@ -34,6 +34,7 @@ use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
+use crate::grant::{Grant, Requester};
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
@@ -90,6 +91,7 @@ struct Parsed {
 /// Writes of rows return the outcome of each row, as in `/rows`. With an `Idempotency-Key`, a repeated write of rows
 /// returns the outcomes of the first one.
 #[utoipa::path(
+    security(("token" = [])),
     post, path = "/v1/sql", tag = "rows", operation_id = "run_sql",
     params(
         SqlQuery,
@@ -111,7 +113,7 @@ struct Parsed {
     )
 )]
 async fn run(
-    State(app): State<App>,
+    requester: Requester,
     id: RequestId,
     Query(query): Query<SqlQuery>,
     request: Request,
@@ -127,7 +129,12 @@ async fn run(
         }
     };
     let key = request_key(request.headers())?;
-    let parsed = parse(&app, request).await?;
+    let parsed = parse(&requester, request).await?;
+    let app = requester.grant(match &parsed.statement {
+        Statement::Select(_) | Statement::Explain(_) | Statement::Show(_) => Action::Read,
+        Statement::Write(_) => Action::Write,
+        Statement::Change(_) => Action::Operate,
+    })?;
     let integers = query.integers.unwrap_or_default();
     match parsed.statement {
         Statement::Select(select) => {
@@ -160,7 +167,7 @@ async fn run(
         Statement::Write(write) => {
             wait_for_searches(&app.engine, &write.table().text).await;
             let permit = app.writes.take(current_client()).await?;
-            let engine = Arc::clone(&app.engine);
+            let engine = app.engine.clone();
             let (body, memory) = (parsed.body, parsed.memory);
             let cancel = Cancel::new();
             let _waiting = Waiting(Some(cancel.clone()));
@@ -189,7 +196,7 @@ fn rows_example() -> &'static str {
 }
 
 /// Reads the body and parses the statement. Refuses a page token for a statement other than `SELECT`.
-async fn parse(app: &App, request: Request) -> Result<Parsed> {
+async fn parse(app: &Requester, request: Request) -> Result<Parsed> {
     let content_type = content_type(request.headers());
     if !matches!(
         content_type.as_str(),
@@ -204,14 +211,14 @@ async fn parse(app: &App, request: Request) -> Result<Parsed> {
     let received = body::receive(request, app, body::write_limits(&app.settings)).await?;
     // Parsing takes memory and time, so it is limited like queries.
     let permit = app.queries.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let memory_of_process = app.service_engine().memory().clone();
     blocking(move || {
         let _permit = permit;
         let body = received.decode()?;
         let request: SqlRequest = plain::read(&body).map_err(unreadable)?;
         let memory = (request.statement.len() > SMALL_STATEMENT_BYTES).then(|| {
             let bytes = tideline_sql::parse::memory_bytes(request.statement.len());
-            engine.memory().reserve("SQL statements", bytes)
+            memory_of_process.reserve("SQL statements", bytes)
         });
         let memory = memory.transpose()?;
         let statement = tideline_sql::parse(&request.statement, &request.params)?;
@@ -231,7 +238,7 @@ async fn parse(app: &App, request: Request) -> Result<Parsed> {
 
 /// Writes the rows of a `SELECT`: all rows for NDJSON, otherwise one page. NDJSON with a page token is refused.
 fn select_rows(
-    app: &App,
+    app: &Grant,
     select: Select,
     token: Option<&str>,
     integers: RowIntegers,
@@ -276,14 +283,14 @@ fn is_cold(engine: &Engine, _: &WideTable, select: &Select) -> std::result::Resu
 
 /// Streams rows as one JSON document or as NDJSON lines. The request is listed if it has a description.
 async fn respond<F>(
-    app: &App,
+    app: &Grant,
     task: (RowTier, Option<Description>),
     is_lines: bool,
     id: RequestId,
     write: F,
 ) -> Result<Response>
 where
-    F: FnOnce(&App, &RowReading<'_>, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
+    F: FnOnce(&Grant, &RowReading<'_>, &mut RowsWriter<'_>) -> Result<()> + Send + 'static,
 {
     let content_type = if is_lines { NDJSON } else { "application/json" };
     read(app, content_type, task, move |app, reading, writer| {
@@ -354,7 +361,7 @@ impl RowsWriter<'_> {
 }
 
 /// Runs a statement that changes tables or indexes.
-async fn change_table(app: &App, statement: TableStatement, id: RequestId) -> Result<Response> {
+async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> Result<Response> {
     let text = match &statement {
         TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
         TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),

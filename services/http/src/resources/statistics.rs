@@ -2,7 +2,6 @@
 //! the statistics of a table.
 
 use axum::Json;
-use axum::extract::State;
 use tideline_engine::{Engine, Table, TierStats};
 use tideline_openapi::statistics::{
     HeldPoints, HotRange, HotRangeList, Partition, PartitionList, TableStatistics, TierStatistics,
@@ -15,6 +14,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::Path;
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath, instant};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -29,12 +29,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// reads of the last minute, with the machines that cause the load. The list is empty if the load is even or
 /// low: writes count from 1,000 points per minute on, reads from 1,000 timelines per minute on.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/hot-ranges", tag = "tables",
     params(TablePath),
     responses((status = 200, description = "The ranges in key order", body = HotRangeList), Failures)
 )]
 async fn hot_ranges(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<HotRangeList>> {
@@ -56,12 +57,13 @@ async fn hot_ranges(
 ///
 /// All points of a machine are stored and moved together. A machine with more than 8 GiB has a warning with advice.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/partitions", tag = "tables",
     params(TablePath),
     responses((status = 200, description = "The largest machines", body = PartitionList), Failures)
 )]
 async fn partitions(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<PartitionList>> {

@@ -3,7 +3,6 @@
 //! The settings of a table are validated here as far as they do not depend on its data.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::model::{TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, Table};
@@ -19,6 +18,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::changed_policy;
 use crate::resources::{Failures, TablePath, instant, statistics};
 
@@ -35,10 +35,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List tables
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables", tag = "tables", operation_id = "list_tables",
     responses((status = 200, description = "All tables, sorted by name", body = TableList), Failures)
 )]
-async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> {
+async fn list(app: Grant, id: RequestId) -> Result<Json<TableList>> {
     let tables = app
         .read(|engine| {
             let tables = engine.tables().into_iter();
@@ -56,6 +57,7 @@ async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> 
 ///
 /// The table `default` always exists, so the first write needs no setup.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables", tag = "tables",
     request_body = CreateTable,
     responses(
@@ -65,7 +67,7 @@ async fn list(State(app): State<App>, id: RequestId) -> Result<Json<TableList>> 
     )
 )]
 async fn create(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     JsonBody(body): JsonBody<CreateTable>,
 ) -> Result<(StatusCode, Json<TableDetail>)> {
@@ -101,12 +103,13 @@ async fn create(
 
 /// Read a table with its statistics
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}", tag = "tables", operation_id = "read_table",
     params(TablePath),
     responses((status = 200, description = "The table", body = TableDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
 ) -> Result<Json<TableDetail>> {
@@ -122,6 +125,7 @@ async fn read(
 /// Settings that the body omits stay unchanged. The model and the key of a wide table cannot be changed.
 /// `source_tags` cannot be changed after the first write.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     patch, path = "/v1/tables/{table}", tag = "tables",
     params(TablePath),
     request_body = AlterTable,
@@ -132,7 +136,7 @@ async fn read(
     )
 )]
 async fn alter(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(AlterTable { settings, wide }): JsonBody<AlterTable>,
@@ -161,6 +165,7 @@ async fn alter(
 /// The points, timelines and attributes of the table, or its rows, become inaccessible immediately. The default
 /// table cannot be dropped.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/tables/{table}", tag = "tables",
     params(("table" = String, Path, description = "Name of the table", example = "devices")),
     responses(
@@ -169,7 +174,7 @@ async fn alter(
         Failures
     )
 )]
-async fn drop_table(State(app): State<App>, Path(name): Path<String>) -> Result<StatusCode> {
+async fn drop_table(app: Grant, Path(name): Path<String>) -> Result<StatusCode> {
     app.change(move |engine| Ok(engine.drop_table(&name)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::condition::operators::Equals;
 use tideline_engine::condition::{Condition as Tree, Literal, Subject};
@@ -28,6 +27,7 @@ use crate::condition::{resolve_surely, to_attribute, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{Failures, TablePath, TimelinePath};
 use crate::saved_search::{expand, expand_selector};
 
@@ -47,12 +47,13 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// A short form of the search: a timeline must match all given parameters. The timelines are ordered by id.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/timelines", tag = "timelines", operation_id = "list_timelines",
     params(TablePath, TimelineQuery),
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Query(query): Query<TimelineQuery>,
@@ -76,13 +77,14 @@ async fn list(
 /// Finds timelines by a tree of conditions on measurement, source, tags, attributes, first and last seen. A new
 /// timeline can be found as soon as its first write is acknowledged.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/timelines/search", tag = "timelines",
     params(TablePath),
     request_body = TimelineSearch,
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
 )]
 async fn search(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(search): JsonBody<TimelineSearch>,
@@ -96,13 +98,14 @@ async fn search(
 /// After the response, no query and no search returns them. A timeline that is written again later is created again
 /// with the same id. Repeating a delete is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines", operation_id = "delete_timelines",
     params(TablePath),
     request_body = DeleteTimelines,
     responses((status = 200, description = "The timelines are deleted", body = DeleteReport), Failures)
 )]
 async fn delete(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(DeleteTimelines { timelines }): JsonBody<DeleteTimelines>,
@@ -122,14 +125,12 @@ async fn delete(
 /// Deletes the timeline with all its points and attributes. If it is written again later, it is created again with the
 /// same id.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
     params(TimelinePath),
     responses((status = 204, description = "The timeline is deleted"), Failures)
 )]
-async fn delete_one(
-    State(app): State<App>,
-    Path(TimelinePath { table, id }): Path<TimelinePath>,
-) -> Result<StatusCode> {
+async fn delete_one(app: Grant, Path(TimelinePath { table, id }): Path<TimelinePath>) -> Result<StatusCode> {
     let selector = TimelineSelector::Ids(vec![parse_id(&id)?]);
     delete_selected(&app, table, selector).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -138,7 +139,7 @@ async fn delete_one(
 /// Deletes the selected timelines. Also returns names in the condition that the table does not have, with
 /// similar names.
 async fn delete_selected(
-    app: &App,
+    app: &Grant,
     table: String,
     selector: TimelineSelector,
 ) -> Result<(Deleted, Vec<tideline_engine::Suggestion>)> {
@@ -151,12 +152,13 @@ async fn delete_selected(
 
 /// Describe a timeline
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines", operation_id = "read_timeline",
     params(TimelinePath),
     responses((status = 200, description = "The timeline", body = TimelineDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TimelinePath { table, id }): Path<TimelinePath>,
 ) -> Result<Json<TimelineDetail>> {
@@ -172,13 +174,14 @@ async fn read(
 /// A value sets an attribute, `null` removes it, and attributes that are not named stay. The change is durable and
 /// searchable when the response is sent.
 #[utoipa::path(
+    security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
     params(TimelinePath),
     request_body = AttributeChanges,
     responses((status = 200, description = "The timeline after the change", body = TimelineDetail), Failures)
 )]
 async fn set_attributes(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TimelinePath { table, id }): Path<TimelinePath>,
     JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
@@ -204,13 +207,18 @@ pub(crate) fn to_changes(
     changes.into_iter().map(change).collect()
 }
 
-async fn find(app: &App, table: String, search: TimelineSearch, id: RequestId) -> Result<Json<TimelineList>> {
+async fn find(
+    app: &Grant,
+    table: String,
+    search: TimelineSearch,
+    id: RequestId,
+) -> Result<Json<TimelineList>> {
     find_in(app, (TableModel::Series, table), search, id).await
 }
 
 /// Finds the timelines of a table with this model.
 pub(crate) async fn find_in(
-    app: &App,
+    app: &Grant,
     (model, table): (TableModel, String),
     search: TimelineSearch,
     id: RequestId,

@@ -8,7 +8,6 @@ mod event;
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use tideline_engine::TimelineSelector;
@@ -27,6 +26,7 @@ use crate::condition::to_selector;
 use crate::context::current_client;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::live::{self, Source, Step};
 use crate::resources::{TablePath, WatchFailures};
 use crate::saved_search;
@@ -58,6 +58,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are
 /// already in the result of the query can be applied again without harm.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath),
     request_body = WatchRequest,
@@ -67,7 +68,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn watch_by_body(
-    State(app): State<App>,
+    app: Grant,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Json(request): Json<WatchRequest>,
@@ -79,6 +80,7 @@ async fn watch_by_body(
 ///
 /// The same watch for clients that cannot send a body, such as `EventSource` in browsers.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath, WatchQuery),
     responses(
@@ -87,7 +89,7 @@ async fn watch_by_body(
     )
 )]
 async fn watch_by_address(
-    State(app): State<App>,
+    app: Grant,
     Path(TablePath { table }): Path<TablePath>,
     headers: HeaderMap,
     Query(query): Query<WatchQuery>,
@@ -130,7 +132,7 @@ fn from_address(query: WatchQuery) -> Result<WatchRequest> {
 }
 
 async fn respond(
-    app: App,
+    app: Grant,
     table: String,
     headers: &HeaderMap,
     mut request: WatchRequest,
@@ -170,7 +172,7 @@ async fn respond(
     Ok(live::respond(app, (source, permit), end, (ready, first)))
 }
 
-fn to_engine(app: &App, request: WatchRequest, headers: &HeaderMap) -> Result<EngineRequest> {
+fn to_engine(app: &Grant, request: WatchRequest, headers: &HeaderMap) -> Result<EngineRequest> {
     let selector = request
         .timelines
         .map(|selector| to_selector(selector, app.engine.now()));
@@ -194,7 +196,7 @@ fn to_engine(app: &App, request: WatchRequest, headers: &HeaderMap) -> Result<En
 
 /// Events of a table.
 struct TableEvents {
-    app: App,
+    app: Grant,
     /// `None` while another thread advances the watch.
     watcher: Option<Watcher>,
     group: Arc<WatchGroup>,

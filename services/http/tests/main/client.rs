@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 /// Time of the server's clock at the start of a test.
 pub(crate) const NOW: &str = "2026-11-20T12:00:00Z";
 /// Longest time that a test waits for a response.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Running service.
 pub(crate) struct Server {

@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use crate::client::Server;
+use serde_json::Value;
+
+use crate::client::{Response, Server};
 
 /// Environment variable with which the first test rewrites the document: `TIDELINE_WRITE_OPENAPI=1 cargo test
 /// -p tideline-http`.
@@ -144,64 +146,15 @@ fn every_operation_below_a_missing_table_is_not_found() {
     let server = Server::start();
     let document = serde_json::to_value(tideline_http::document()).expect("serialises");
     let paths = document["paths"].as_object().expect("paths");
-    let example = |part: &serde_json::Value| {
-        let named = part["schema"]["$ref"]
-            .as_str()
-            .and_then(|path| path.rsplit('/').next());
-        let of_schema = named.map(|name| document["components"]["schemas"][name]["example"].clone());
-        match &part["example"] {
-            serde_json::Value::Null => of_schema.unwrap_or_default(),
-            example => example.clone(),
-        }
-    };
     let mut asked = 0;
     for (path, item) in paths
         .iter()
         .filter(|(path, _)| path.starts_with("/v1/tables/{table}"))
     {
         for (method, operation) in item.as_object().into_iter().flatten() {
-            let mut address = path.replace("{table}", "nope");
-            let mut query = Vec::new();
-            for parameter in operation["parameters"].as_array().into_iter().flatten() {
-                let name = parameter["name"].as_str().expect("a name");
-                let text = match example(parameter) {
-                    serde_json::Value::String(text) => Some(text),
-                    serde_json::Value::Null => None,
-                    other => Some(other.to_string()),
-                };
-                match parameter["in"].as_str() {
-                    Some("path") => {
-                        let text = text.as_deref().unwrap_or("x");
-                        address = address.replace(&format!("{{{name}}}"), text);
-                    }
-                    Some("query") => query.extend(text.map(|text| {
-                        let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
-                        format!("{name}={text}")
-                    })),
-                    _ => {}
-                }
-            }
-            if !query.is_empty() {
-                address = format!("{address}?{}", query.join("&"));
-            }
-            let content = operation["requestBody"]["content"]
-                .as_object()
-                .and_then(|all| all.iter().next());
-            let (content_type, body) = content.map_or(("", String::new()), |(content_type, content)| {
-                let body = match example(content) {
-                    serde_json::Value::String(text) => text,
-                    serde_json::Value::Null => String::new(),
-                    other => other.to_string(),
-                };
-                (content_type.as_str(), body)
-            });
-            let headers = [("content-type", content_type)];
-            let response = server.send(
-                &method.to_uppercase(),
-                &address,
-                &headers[..usize::from(!content_type.is_empty())],
-                body.as_bytes(),
-            );
+            let request = ExampleRequest::new(&document, path, operation, "nope");
+            let response = request.send(&server, method, &[]);
+            let address = request.address;
             assert_eq!(response.status, 404, "{method} {address}: {}", response.text());
             asked += 1;
         }
@@ -230,4 +183,78 @@ fn the_guide_has_pages_search_and_no_inline_code() {
     );
     assert!(!page.text().contains("<style") && !page.text().contains("<script>"));
     assert_eq!(server.get("/guide/nothing").expect(404)["code"], "not_found");
+}
+
+/// Request of an operation, with the examples of the document.
+#[derive(Debug)]
+pub(crate) struct ExampleRequest {
+    pub(crate) address: String,
+    content_type: String,
+    body: String,
+}
+
+impl ExampleRequest {
+    /// Creates the request of an operation. `table` replaces the name of the table in the path.
+    pub(crate) fn new(document: &Value, path: &str, operation: &Value, table: &str) -> Self {
+        let example = |part: &Value| {
+            let named = part["schema"]["$ref"]
+                .as_str()
+                .and_then(|path| path.rsplit('/').next());
+            let of_schema = named.map(|name| document["components"]["schemas"][name]["example"].clone());
+            match &part["example"] {
+                Value::Null => of_schema.unwrap_or_default(),
+                example => example.clone(),
+            }
+        };
+        let text = |example: Value| match example {
+            Value::String(text) => Some(text),
+            Value::Null => None,
+            other => Some(other.to_string()),
+        };
+        let mut address = path.replace("{table}", table);
+        let mut query = Vec::new();
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let name = parameter["name"].as_str().expect("a name");
+            let text = text(example(parameter));
+            match parameter["in"].as_str() {
+                Some("path") => {
+                    address = address.replace(&format!("{{{name}}}"), text.as_deref().unwrap_or("x"));
+                }
+                Some("query") => query.extend(text.map(|text| {
+                    let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+                    format!("{name}={text}")
+                })),
+                _ => {}
+            }
+        }
+        if !query.is_empty() {
+            address = format!("{address}?{}", query.join("&"));
+        }
+        let content = operation["requestBody"]["content"]
+            .as_object()
+            .and_then(|all| all.iter().next());
+        let (content_type, body) = content
+            .map_or((String::new(), String::new()), |(content_type, content)| {
+                (content_type.clone(), text(example(content)).unwrap_or_default())
+            });
+        Self {
+            address,
+            content_type,
+            body,
+        }
+    }
+
+    /// Sends the request with further headers.
+    pub(crate) fn send(&self, server: &Server, method: &str, headers: &[(&str, &str)]) -> Response {
+        let mut headers = headers.to_vec();
+        if !self.content_type.is_empty() {
+            headers.push(("content-type", &self.content_type));
+        }
+        server.send(
+            &method.to_uppercase(),
+            &self.address,
+            &headers,
+            self.body.as_bytes(),
+        )
+    }
 }

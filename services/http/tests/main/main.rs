@@ -1,5 +1,6 @@
 //! Tests of the HTTP service over real connections, with the in-memory backend.
 
+mod access;
 mod ages;
 mod blobs;
 mod changes;

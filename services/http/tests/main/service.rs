@@ -23,14 +23,22 @@ fn guarded() -> Server {
 #[test]
 fn a_token_is_required_everywhere_but_at_the_door() {
     let server = guarded();
-    for open in ["/health", "/ready", "/ping"] {
-        assert!(server.get(open).status < 300, "{open}");
+    let pages = ["/", "/docs/", "/openapi.json", "/guide", "/guide/index"];
+    for open in ["/health", "/ready", "/ping"].iter().chain(&pages) {
+        assert!(server.get(open).status < 400, "{open}");
+    }
+    let without_pages = Server::with(HttpSettings {
+        token: Some(Secret::new(TOKEN).expect("long enough")),
+        are_pages_open: false,
+        ..HttpSettings::default()
+    });
+    for page in pages {
+        assert_eq!(without_pages.get(page).status, 401, "{page}");
     }
     for closed in [
         "/v1/tables",
         "/metrics",
-        "/docs/",
-        "/openapi.json",
+        "/guide/index/x",
         "/query?q=show%20databases",
         "/nowhere",
     ] {

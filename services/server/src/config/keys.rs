@@ -114,12 +114,24 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, HOUR_MILLIS),
     Key::new(
         "auth.token",
-        "Token that clients must send as `Authorization: Bearer TOKEN`: at least 16 letters, digits or\n\
-         -._~+/=. Prefer a separate file, named by token_file. Not set: no token is required.",
+        "Token of the administrator, with all rights: at least 16 letters, digits or -._~+/=. With it, every\n\
+         request needs this token or one made by `tideline token create`. Prefer a separate file, named by\n\
+         token_file. Not set: no token is required.",
         |config| Slot::Secret(&mut config.token),
     )
     .flagged()
     .secret(),
+    Key::new(
+        "auth.hashes_file",
+        "JSON file of token hashes, for tools that create tokens without a request to the server. Read again\n\
+         when it changes. Not writable by other users. With it, every request needs a token.",
+        |config| Slot::OptionalPath(&mut config.http.hashes_file),
+    ),
+    Key::new(
+        "auth.open_docs",
+        "Serve /docs, /guide and /openapi.json without a token. They contain no data.",
+        |config| Slot::Switch(&mut config.http.are_pages_open),
+    ),
     Key::new(
         "log.format",
         "Format of log lines. They are written to standard error.",

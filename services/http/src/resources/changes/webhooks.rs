@@ -3,7 +3,6 @@
 //! The server sends the changes in order, signed, and repeats what fails. What it gives up is kept for a replay.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_change_stream::{Position, delivery};
@@ -19,6 +18,7 @@ use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::Failures;
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -60,12 +60,13 @@ struct DeliveryPath {
 
 /// List the webhooks of a stream
 #[utoipa::path(
+    security(("token" = ["operate"])),
     get, path = "/v1/changes/{stream}/webhooks", tag = "changes", operation_id = "list_webhooks",
     params(StreamPath),
     responses((status = 200, description = "All webhooks with their state", body = WebhookList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<WebhookList>> {
@@ -83,12 +84,13 @@ async fn list(
 /// requests are sent only after it was accepted or given up. A receiver can get records again, so it compares their
 /// cursors.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "put_webhook",
     params(WebhookPath), request_body = WebhookSettings,
     responses((status = 200, description = "The webhook", body = WebhookDetail), Failures)
 )]
 async fn put(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(settings): JsonBody<WebhookSettings>,
@@ -105,12 +107,13 @@ async fn put(
 
 /// Describe a webhook
 #[utoipa::path(
+    security(("token" = ["operate"])),
     get, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "get_webhook",
     params(WebhookPath),
     responses((status = 200, description = "The webhook with its state", body = WebhookDetail), Failures)
 )]
 async fn get(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
 ) -> Result<Json<WebhookDetail>> {
@@ -123,14 +126,12 @@ async fn get(
 
 /// Delete a webhook with its failed deliveries
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "delete_webhook",
     params(WebhookPath),
     responses((status = 204, description = "The webhook does not exist any more"), Failures)
 )]
-async fn delete(
-    State(app): State<App>,
-    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
-) -> Result<StatusCode> {
+async fn delete(app: Grant, Path(WebhookPath { stream, webhook }): Path<WebhookPath>) -> Result<StatusCode> {
     change(&app, move |streams| streams.delete_webhook(&stream, &webhook)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -140,12 +141,13 @@ async fn delete(
 /// Ends the pause that a response with status 410 has begun. The refused delivery is sent again, then the changes after it.
 /// Changes whose retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/resume", tag = "changes", operation_id = "resume_webhook",
     params(WebhookPath),
     responses((status = 200, description = "The webhook, which delivers again", body = WebhookDetail), Failures)
 )]
 async fn resume(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
 ) -> Result<Json<WebhookDetail>> {
@@ -158,13 +160,14 @@ async fn resume(
 
 /// List the failed deliveries of a webhook
 #[utoipa::path(
+    security(("token" = ["operate"])),
     get, path = "/v1/changes/{stream}/webhooks/{webhook}/failed", tag = "changes",
     operation_id = "list_failed_deliveries",
     params(WebhookPath),
     responses((status = 200, description = "Deliveries that were given up", body = FailedDeliveries), Failures)
 )]
 async fn list_failed(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
 ) -> Result<Json<FailedDeliveries>> {
@@ -177,13 +180,14 @@ async fn list_failed(
 
 /// Discard a failed delivery
 #[utoipa::path(
+    security(("token" = ["operate"])),
     delete, path = "/v1/changes/{stream}/webhooks/{webhook}/failed/{delivery}", tag = "changes",
     operation_id = "discard_delivery",
     params(DeliveryPath),
     responses((status = 204, description = "The delivery is not kept any more"), Failures)
 )]
 async fn discard(
-    State(app): State<App>,
+    app: Grant,
     Path(DeliveryPath {
         stream,
         webhook,
@@ -201,12 +205,13 @@ async fn discard(
 ///
 /// Failed deliveries are sent once each, while the request waits. With a cursor, the webhook continues from there.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",
     params(WebhookPath), request_body = ReplayWebhook,
     responses((status = 200, description = "What was sent", body = ReplayReport), Failures)
 )]
 async fn replay(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(request): JsonBody<ReplayWebhook>,

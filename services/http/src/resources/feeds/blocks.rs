@@ -3,7 +3,6 @@
 //! A block can be set and ended again and again; both requests are safe to repeat.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tideline_message_feed::blocks;
@@ -18,6 +17,7 @@ use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::Failures;
 
 pub(super) fn router() -> OpenApiRouter<App> {
@@ -43,12 +43,13 @@ struct BlockPath {
 
 /// List the senders that a user has blocked
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/blocks", tag = "feeds", operation_id = "list_blocks",
     params(UserPath, UserQuery),
     responses((status = 200, description = "The senders", body = BlockList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<UserQuery>,
@@ -69,12 +70,13 @@ async fn list(
 /// From then on, the inbox of the user shows no message of the sender, also no earlier one, and unread counts leave them
 /// out. Feeds themselves show the messages to everyone who reads them. Repeating the request is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "block_sender",
     params(BlockPath),
     responses((status = 200, description = "The sender is blocked", body = BlockDetail), Failures)
 )]
 async fn block(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(BlockPath { table, user, sender }): Path<BlockPath>,
 ) -> Result<JsonResponse<BlockDetail>> {
@@ -93,14 +95,12 @@ async fn block(
 ///
 /// The inbox of the user shows the messages of the sender again. Repeating the request is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "unblock_sender",
     params(BlockPath),
     responses((status = 204, description = "The sender is not blocked"), Failures)
 )]
-async fn unblock(
-    State(app): State<App>,
-    Path(BlockPath { table, user, sender }): Path<BlockPath>,
-) -> Result<StatusCode> {
+async fn unblock(app: Grant, Path(BlockPath { table, user, sender }): Path<BlockPath>) -> Result<StatusCode> {
     app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         Ok(blocks::unblock(engine, &table, &user, &sender)?)

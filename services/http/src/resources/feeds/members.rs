@@ -2,7 +2,6 @@
 //! conversations of users.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
@@ -27,6 +26,7 @@ use crate::app::{App, Waiting};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::rows::{RowTier, answer};
 use crate::resources::{Failures, QueryFailures, page_limit};
@@ -74,12 +74,13 @@ pub(super) struct UserPath {
 
 /// List the members of a feed
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/members", tag = "feeds", operation_id = "list_members",
     params(FeedPath, MemberQuery),
     responses((status = 200, description = "A page of members", body = MemberList), Failures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MemberQuery>,
@@ -104,13 +105,14 @@ async fn list(
 /// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations of the user.
 /// Repeating the request is safe, and completes an interrupted one.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "join_feed",
     params(MemberPath),
     request_body = JoinFeed,
     responses((status = 200, description = "The member", body = MemberDetail), Failures)
 )]
 async fn join(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Json(JoinFeed { history }): Json<JoinFeed>,
@@ -144,14 +146,12 @@ async fn join(
 /// Removes the messages of the feed from the inbox of the user, and the cursors of the user in the feed. Repeating the
 /// request is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "leave_feed",
     params(MemberPath),
     responses((status = 204, description = "The user is not a member"), Failures)
 )]
-async fn leave(
-    State(app): State<App>,
-    Path(MemberPath { table, feed, user }): Path<MemberPath>,
-) -> Result<StatusCode> {
+async fn leave(app: Grant, Path(MemberPath { table, feed, user }): Path<MemberPath>) -> Result<StatusCode> {
     let cancel = tideline_query::Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     app.change(move |engine| {
@@ -166,13 +166,14 @@ async fn leave(
 
 /// Mute or unmute a conversation
 #[utoipa::path(
+    security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "change_member",
     params(MemberPath),
     request_body = ChangeMember,
     responses((status = 200, description = "The member", body = MemberDetail), Failures)
 )]
 async fn change(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Json(ChangeMember { muted }): Json<ChangeMember>,
@@ -191,12 +192,13 @@ async fn change(
 /// The inbox shows the messages and events of all feeds of which the user is a member, by their sequence numbers. `next` is a
 /// cursor as for one feed: a device that sends it as `after` misses and repeats nothing.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/inbox", tag = "feeds", operation_id = "read_inbox",
     params(UserPath, MessageQuery),
     responses((status = 200, description = "A page of messages, each with its feed", body = MessagePage), QueryFailures)
 )]
 async fn read_inbox(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<MessageQuery>,
@@ -209,12 +211,13 @@ async fn read_inbox(
 /// Returns the feeds of which the user is a member, those with the newest message first, each with its last message and the
 /// number of unread messages, and the total of unread messages.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/conversations", tag = "feeds", operation_id = "list_conversations",
     params(UserPath, ConversationQuery),
     responses((status = 200, description = "The conversations", body = ConversationList), QueryFailures)
 )]
 async fn conversations(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<ConversationQuery>,
@@ -255,13 +258,14 @@ async fn conversations(
 /// Without `device`, the messages up to the sequence number count as read. With `device`, the cursor is kept for the
 /// device.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "set_cursor",
     params(MemberPath),
     request_body = SetCursor,
     responses((status = 200, description = "The cursor", body = CursorSet), Failures)
 )]
 async fn set_cursor(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Json(SetCursor { sequence, device }): Json<SetCursor>,
@@ -283,12 +287,13 @@ async fn set_cursor(
 
 /// Read the cursors of a user in a feed
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "read_cursors",
     params(MemberPath, UserQuery),
     responses((status = 200, description = "The cursors", body = CursorList), Failures)
 )]
 async fn read_cursors(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Query(query): Query<UserQuery>,

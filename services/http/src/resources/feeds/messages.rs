@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Json as JsonResponse;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use serde::Deserialize;
 use tideline_connections::ReceivedBody;
@@ -41,6 +41,7 @@ use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query, unreadable};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::rows::{SMALL_BYTES, answer, tier_of, wait_for_searches};
 use crate::resources::{Failures, QueryFailures};
@@ -100,6 +101,7 @@ impl WriteQuery {
 /// A message with an `id` can be sent again safely: if the feed has a message with this id, the response has its sequence
 /// number, and nothing is written. This holds as long as the message exists, and after its deletion.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "send_messages",
     params(FeedPath, WriteQuery),
     request_body = SendMessages,
@@ -112,7 +114,7 @@ impl WriteQuery {
     )
 )]
 async fn send(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<WriteQuery>,
@@ -121,7 +123,7 @@ async fn send(
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
     let read = move || Sending::read(engine, &table, &feed, query, received);
     let sent = match is_small {
@@ -262,12 +264,13 @@ impl Drop for Committing {
 /// Reads forward after a cursor, backward from the newest, or by ranges of sequence numbers or times. `next` continues; a
 /// reader that keeps `next` and sends it as `after` misses and repeats nothing, also while messages arrive.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "read_messages",
     params(FeedPath, MessageQuery),
     responses((status = 200, description = "A page of messages", body = MessagePage), QueryFailures)
 )]
 async fn list(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MessageQuery>,
@@ -280,12 +283,13 @@ async fn list(
 ///
 /// Counts the messages of a range, without events: for example the unread ones after a cursor.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/messages/count", tag = "feeds", operation_id = "count_messages",
     params(FeedPath, MessageQuery),
     responses((status = 200, description = "The number of messages", body = MessagesCounted), QueryFailures)
 )]
 async fn count(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<MessageQuery>,
@@ -323,12 +327,13 @@ async fn count(
 
 /// Read a message
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "read_message",
     params(MessagePath, MessageReadQuery),
     responses((status = 200, description = "The message", body = MessageDetail), Failures)
 )]
 async fn read(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MessagePath {
         table,
@@ -361,6 +366,7 @@ async fn read(
 ///
 /// Sets and removes columns. The change is also an event of the feed, which readers after a cursor see.
 #[utoipa::path(
+    security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "edit_message",
     params(MessagePath, WriteQuery),
     request_body = EditMessage,
@@ -371,7 +377,7 @@ async fn read(
     )
 )]
 async fn edit(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(path): Path<MessagePath>,
     Query(query): Query<WriteQuery>,
@@ -389,13 +395,14 @@ async fn edit(
 /// Removes the columns of the message and marks it as recalled. The recall is also an event of the feed. Repeating the
 /// request is safe.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}/recall", tag = "feeds",
     operation_id = "recall_message",
     params(MessagePath, MessageEventQuery),
     responses((status = 200, description = "The message is recalled", body = MessageChanged), Failures)
 )]
 async fn recall(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(path): Path<MessagePath>,
     Query(query): Query<MessageEventQuery>,
@@ -411,13 +418,14 @@ async fn recall(
 ///
 /// Removes the message. The deletion is also an event of the feed.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds",
     operation_id = "delete_message",
     params(MessagePath, MessageEventQuery),
     responses((status = 200, description = "The message is deleted", body = MessageChanged), Failures)
 )]
 async fn delete(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(path): Path<MessagePath>,
     Query(query): Query<MessageEventQuery>,
@@ -433,6 +441,7 @@ async fn delete(
 ///
 /// Counters hold reactions and receipts. They change without an event.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}/counters", tag = "feeds",
     operation_id = "count_message",
     params(MessagePath, WriteQuery),
@@ -444,7 +453,7 @@ async fn delete(
     )
 )]
 async fn add(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(MessagePath {
         table,
@@ -457,7 +466,7 @@ async fn add(
     let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let counters = blocking(move || {
         let _permit = permit;
         let table = engine.feed_table(&table)?;
@@ -477,7 +486,7 @@ async fn add(
 
 /// Runs a change of a message on a blocking thread.
 async fn changed(
-    app: App,
+    app: Grant,
     id: RequestId,
     MessagePath {
         table,
@@ -492,7 +501,7 @@ async fn changed(
     let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.writes.take(current_client()).await?;
-    let engine = Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let event = blocking(move || {
         let _permit = permit;
         let table = engine.feed_table(&table)?;

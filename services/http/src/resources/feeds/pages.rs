@@ -22,10 +22,10 @@ use tideline_rows::RowsError;
 use tokio::time::{Instant, timeout_at};
 
 use super::{check_model, raw};
-use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedReader;
+use crate::grant::Grant;
 use crate::resources::page_limit;
 use crate::resources::query::describe;
 use crate::resources::rows::{answer, tier_of};
@@ -122,7 +122,7 @@ impl PageRequest {
 
 /// Responds with a page of messages. Without messages, it waits for the first one if the request has a time to wait.
 pub(super) async fn respond(
-    app: App,
+    app: Grant,
     id: RequestId,
     table: String,
     messages: Messages,
@@ -210,7 +210,7 @@ fn end_of_wait(wait: DurationText, terms: &ReadTerms) -> Result<Instant> {
 
 /// Reader that waits for messages.
 pub(super) struct MessageReader {
-    app: App,
+    app: Grant,
     pub(super) table: Arc<WideTable>,
     messages: Messages,
     /// The feed; `None` for an inbox.
@@ -220,7 +220,7 @@ pub(super) struct MessageReader {
 
 impl MessageReader {
     /// Registers a reader, which misses no message from now on.
-    pub(super) async fn begin(app: &App, table: &str, messages: &Messages) -> Result<Self> {
+    pub(super) async fn begin(app: &Grant, table: &str, messages: &Messages) -> Result<Self> {
         let table = app.engine.feed_table(table)?;
         let (feed, reader) = match messages {
             Messages::Feed(feed) => {
@@ -262,11 +262,7 @@ impl MessageReader {
         let Messages::Inbox(user) = &self.messages else {
             return Ok(());
         };
-        let (engine, table, user) = (
-            Arc::clone(&self.app.engine),
-            Arc::clone(&self.table),
-            user.clone(),
-        );
+        let (engine, table, user) = (self.app.engine.clone(), Arc::clone(&self.table), user.clone());
         let sources = move || inbox::sources_now(&engine, &table, &user);
         let sources: Vec<TimelineId> = self.app.watching.in_background(sources).await??;
         self.reader.follow(sources);

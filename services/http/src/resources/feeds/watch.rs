@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
@@ -28,6 +27,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query};
 use crate::failure::Result;
 use crate::feed_watching::{FeedPages, PageForm};
+use crate::grant::Grant;
 use crate::live::{self, Source, Step, put_data, put_head};
 use crate::resources::QueryFailures;
 use crate::resources::query::describe;
@@ -57,6 +57,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
 ///
 /// In a table with manual sequence numbers, a message with a number below those that were sent already is not sent.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/watch", tag = "feeds", operation_id = "watch_feed",
     params(FeedPath, MessageWatchQuery),
     responses(
@@ -65,7 +66,7 @@ pub(super) fn router() -> OpenApiRouter<App> {
     )
 )]
 async fn watch_feed(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     headers: HeaderMap,
@@ -79,6 +80,7 @@ async fn watch_feed(
 ///
 /// Sends the messages of all feeds of which the user is a member, as the watch of a feed does.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/inbox/watch", tag = "feeds", operation_id = "watch_inbox",
     params(UserPath, MessageWatchQuery),
     responses(
@@ -87,7 +89,7 @@ async fn watch_feed(
     )
 )]
 async fn watch_inbox(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     headers: HeaderMap,
@@ -101,7 +103,7 @@ fn events_example() -> &'static str {
 }
 
 async fn watch(
-    app: App,
+    app: Grant,
     (id, table, messages): (RequestId, String, Messages),
     headers: &HeaderMap,
     query: MessageWatchQuery,
@@ -157,7 +159,7 @@ async fn watch(
 }
 
 /// Returns a cursor after the messages that were sent before.
-async fn now(app: &App, reader: &MessageReader) -> Result<i64> {
+async fn now(app: &Grant, reader: &MessageReader) -> Result<i64> {
     let (table, feed) = (Arc::clone(&reader.table), reader.feed);
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
@@ -167,7 +169,7 @@ async fn now(app: &App, reader: &MessageReader) -> Result<i64> {
 
 /// Events of a feed or an inbox.
 struct MessageEvents {
-    app: App,
+    app: Grant,
     id: RequestId,
     query: MessageWatchQuery,
     /// Page to read, without its cursor.
@@ -269,7 +271,7 @@ impl MessageEvents {
         }
         let cancel = Cancel::new();
         let _waiting = Waiting(Some(cancel.clone()));
-        let engine = Arc::clone(&self.app.engine);
+        let engine = self.app.engine.clone();
         let table = engine.feed_table(name)?;
         let read = move || request.read(&engine, &table, &|| cancel.is_cancelled());
         Ok(self.app.watching.in_background(read).await??)

@@ -1,6 +1,5 @@
 //! `/api/v1/format_query` and `/api/v1/parse_query`: a PromQL expression as formatted text, and as a syntax tree.
 
-use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, Anything};
 use tideline_prometheus::parameters::parse_query;
@@ -13,6 +12,7 @@ use super::KnownTable;
 use super::response::{PrometheusFailures, success};
 use crate::app::App;
 use crate::failure::Result;
+use crate::grant::Grant;
 
 /// Longest expression, in bytes, that is parsed on the thread of the request. Parsing it takes less than a millisecond.
 const PARSED_AT_ONCE_BYTES: usize = 4 << 10;
@@ -37,17 +37,19 @@ struct ExpressionParameters {
 ///
 /// Long expressions are split into several lines.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query",
     params(ExpressionParameters),
     responses((status = 200, description = "The expression", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
+async fn format_get(app: Grant, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
     Ok(success(pretty(&expr)))
 }
 
 /// Format an expression, with the parameter as a form
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -55,7 +57,7 @@ async fn format_get(State(app): State<App>, _: KnownTable, parameters: Parameter
     ),
     responses((status = 200, description = "The expression", body = Answer<String>), PrometheusFailures)
 )]
-async fn format_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
+async fn format_post(app: Grant, table: KnownTable, parameters: Parameters) -> Result<Response> {
     format_get(app, table, parameters).await
 }
 
@@ -63,17 +65,19 @@ async fn format_post(app: State<App>, table: KnownTable, parameters: Parameters)
 ///
 /// Returns the syntax tree that query editors use.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query",
     params(ExpressionParameters),
     responses((status = 200, description = "The syntax tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters) -> Result<Response> {
+async fn parse_get(app: Grant, _: KnownTable, parameters: Parameters) -> Result<Response> {
     let expr = parse(&app, parameters.text("query")).await?;
     Ok(success(to_json(&expr)))
 }
 
 /// Parse an expression, with the parameter as a form
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -81,12 +85,12 @@ async fn parse_get(State(app): State<App>, _: KnownTable, parameters: Parameters
     ),
     responses((status = 200, description = "The syntax tree", body = Answer<Anything>), PrometheusFailures)
 )]
-async fn parse_post(app: State<App>, table: KnownTable, parameters: Parameters) -> Result<Response> {
+async fn parse_post(app: Grant, table: KnownTable, parameters: Parameters) -> Result<Response> {
     parse_get(app, table, parameters).await
 }
 
 /// Parses an expression. A long one needs a query permit and is parsed on a blocking thread.
-pub(super) async fn parse(app: &App, text: &str) -> Result<Expr> {
+pub(super) async fn parse(app: &Grant, text: &str) -> Result<Expr> {
     if text.len() <= PARSED_AT_ONCE_BYTES {
         return Ok(parse_query(text)?);
     }

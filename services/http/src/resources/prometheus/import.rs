@@ -4,7 +4,7 @@
 //! Both store samples with the shared write pipeline. A bad line or metric is rejected, and the valid ones are
 //! stored.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use tideline_ingest::Decoder;
 use tideline_openapi::ErrorCode;
@@ -20,6 +20,7 @@ use crate::app::App;
 use crate::body;
 use crate::extract::{Query, content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 
 /// Media type of `MetricFamily` messages, and the message type. The parameters `proto` and `encoding` of the
 /// media type must match if they are present.
@@ -59,6 +60,7 @@ struct ImportQuery {
 ///
 /// A bad line or metric is rejected, and the valid ones are stored.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v1/import/prometheus", tag = "prometheus",
     params(ImportQuery),
     request_body(
@@ -71,7 +73,7 @@ struct ImportQuery {
     )
 )]
 async fn import_text(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     Query(query): Query<Vec<(String, String)>>,
     request: Request,
@@ -89,6 +91,7 @@ async fn import_text(
 ///
 /// A bad line is rejected with its number, and the valid lines are stored.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v1/import", tag = "prometheus",
     params(ImportQuery),
     request_body(
@@ -101,7 +104,7 @@ async fn import_text(
     )
 )]
 async fn import_json_lines(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     Query(query): Query<Vec<(String, String)>>,
     request: Request,
@@ -122,7 +125,7 @@ enum PageFormat {
 
 /// Stores an exposition body of any format. Returns an error unless all samples were stored.
 pub(super) async fn store_text(
-    app: &App,
+    app: &Grant,
     protocol: &'static str,
     table: String,
     import: ImportOptions,
@@ -172,7 +175,7 @@ impl PageFormat {
 
 /// Reads the options from the query string and returns them with the request. On an error, discards the body first.
 async fn options_of(
-    app: &App,
+    app: &Grant,
     query: Vec<(String, String)>,
     request: Request,
 ) -> Result<(ImportOptions, Request)> {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, Metadata};
 use tideline_prometheus::{MetadataRequest, Parameters};
@@ -14,6 +13,7 @@ use super::PrometheusTable;
 use super::response::{PrometheusFailures, success};
 use crate::app::App;
 use crate::failure::Result;
+use crate::grant::Grant;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(metadata))
@@ -40,6 +40,7 @@ struct MetadataParameters {
 /// Returns type, help text and unit, as sent by remote write, OTLP or an import. Metrics without metadata are not
 /// listed.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/metadata", tag = "prometheus",
     params(MetadataParameters),
     responses(
@@ -47,7 +48,7 @@ struct MetadataParameters {
     )
 )]
 async fn metadata(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     parameters: Parameters,
 ) -> Result<Response> {

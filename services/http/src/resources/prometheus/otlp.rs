@@ -8,7 +8,7 @@
 //! collector and current SDKs retry only after 429, 502, 503 and 504. Older SDKs for Python retry after every 5xx,
 //! which rules out 501.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -27,6 +27,7 @@ use crate::body;
 use crate::context::OTLP_PREFIXES;
 use crate::extract::content_type;
 use crate::failure::{Failure, Result};
+use crate::grant::{Grant, Requester};
 
 /// Maximum size of a body after decompression, in bytes; the limit of the protocol.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -49,7 +50,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
     for prefix in OTLP_PREFIXES {
         for signal in ["logs", "traces"] {
             let path = format!("{prefix}/v1/{signal}");
-            let refuse = move |State(app): State<App>, request: Request| refuse(app, signal, request);
+            let refuse = move |app: Requester, request: Request| refuse(app, signal, request);
             router = router.route(&path, post(refuse));
         }
     }
@@ -66,6 +67,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Valid data points are stored, and `partialSuccess` reports the rejected ones. If all data points are rejected, the
 /// response is 400. Repeating a request is safe: stored samples are overwritten with the same values.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics",
     request_body(
         description = "Metrics",
@@ -85,11 +87,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         (status = 503, description = "Overload, or a failure of the storage; repeat after `Retry-After`", body = RpcStatus)
     )
 )]
-async fn metrics(
-    State(app): State<App>,
-    PrometheusTable(table): PrometheusTable,
-    request: Request,
-) -> Result<Response> {
+async fn metrics(app: Grant, PrometheusTable(table): PrometheusTable, request: Request) -> Result<Response> {
     receive(&app, table, request).await
 }
 
@@ -97,6 +95,7 @@ async fn metrics(
 ///
 /// Same as `/v1/metrics`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/opentelemetry/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics_below_opentelemetry",
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "Metrics", example = json!("")),
     responses(
@@ -104,7 +103,7 @@ async fn metrics(
     )
 )]
 async fn metrics_below_opentelemetry(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<Response> {
@@ -115,6 +114,7 @@ async fn metrics_below_opentelemetry(
 ///
 /// Same as `/v1/metrics`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v1/otlp/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics_below_otlp",
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "Metrics", example = json!("")),
     responses(
@@ -122,14 +122,14 @@ async fn metrics_below_opentelemetry(
     )
 )]
 async fn metrics_below_otlp(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<Response> {
     receive(&app, table, request).await
 }
 
-async fn receive(app: &App, table: String, request: Request) -> Result<Response> {
+async fn receive(app: &Grant, table: String, request: Request) -> Result<Response> {
     let sent = content_type(request.headers());
     let known = [OtlpEncoding::Protobuf, OtlpEncoding::Json];
     let Some(encoding) = known.into_iter().find(|known| media_type(*known) == sent) else {
@@ -171,7 +171,7 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
 }
 
 /// Refuses a signal that the database does not store.
-async fn refuse(app: App, signal: &'static str, request: Request) -> Failure {
+async fn refuse(app: Requester, signal: &'static str, request: Request) -> Failure {
     app.bodies.discard(request).await;
     Failure::new(
         ErrorCode::NotFound,

@@ -5,7 +5,7 @@
 //! it (POST) are therefore the same. DELETE marks the group as ended: its series get a stale marker and are no longer
 //! returned by queries at the current time. Earlier samples stay.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::routing::put;
 use serde::Deserialize;
@@ -20,6 +20,7 @@ use super::samples::ImportFailures;
 use super::{PrometheusTable, import};
 use crate::app::App;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -48,6 +49,7 @@ struct JobPath {
 /// The samples are stored with the time of their arrival, together with `push_time_seconds`. PUT and POST are the same,
 /// because a push is not exposed again later. The formats are those of `/api/v1/import/prometheus`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     put, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
@@ -60,7 +62,7 @@ struct JobPath {
     )
 )]
 async fn replace_group(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<StatusCode> {
@@ -71,6 +73,7 @@ async fn replace_group(
 ///
 /// Same as PUT.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
@@ -83,7 +86,7 @@ async fn replace_group(
     )
 )]
 async fn add_to_group(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<StatusCode> {
@@ -96,6 +99,7 @@ async fn add_to_group(
 /// Earlier samples stay; use `/v1/tables/{table}/points/delete` to delete them. Ending a group that was never pushed
 /// has no effect.
 #[utoipa::path(
+    security(("token" = ["write"])),
     delete, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     responses(
@@ -105,7 +109,7 @@ async fn add_to_group(
     )
 )]
 async fn end_group(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     request: Request,
 ) -> Result<StatusCode> {
@@ -118,7 +122,7 @@ async fn end_group(
     Ok(StatusCode::ACCEPTED)
 }
 
-async fn push(app: &App, table: String, request: Request) -> Result<StatusCode> {
+async fn push(app: &Grant, table: String, request: Request) -> Result<StatusCode> {
     // An empty body writes nothing, so a missing table must be detected here.
     let known = app.engine.table(&table).map_err(Failure::from);
     let group = match known.and_then(|_| Ok(read_group(request.uri().path())?)) {

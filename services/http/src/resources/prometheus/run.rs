@@ -16,6 +16,7 @@ use super::PrometheusTable;
 use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::running::Description;
 use crate::stream::{self, WriteContext};
 
@@ -25,7 +26,7 @@ pub(super) const JSON: &str = "application/json";
 /// State of a request about a table: the service, the request id and the name of the table.
 #[derive(Debug)]
 pub(super) struct Caller {
-    pub(super) app: App,
+    pub(super) app: Grant,
     request_id: RequestId,
     table: String,
 }
@@ -37,7 +38,7 @@ impl FromRequestParts<App> for Caller {
         let Ok(request_id) = RequestId::from_request_parts(parts, app).await;
         let PrometheusTable(table) = PrometheusTable::from_request_parts(parts, app).await?;
         Ok(Self {
-            app: app.clone(),
+            app: Grant::from_request_parts(parts, app).await?,
             request_id,
             table,
         })

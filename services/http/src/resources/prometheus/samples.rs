@@ -12,8 +12,8 @@ use tideline_prometheus::import::refusal_text;
 use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, RefOr, Response, ResponseBuilder, Type};
 
-use crate::app::App;
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::ingest;
 use tideline_connections::ReceivedBody;
 
@@ -27,7 +27,7 @@ const FAILURES: [(&str, &str, &str); 5] = [
     ),
     (
         "401",
-        "The token is missing or wrong",
+        "The token is missing, wrong or has expired",
         "the token is missing or wrong\n",
     ),
     ("404", "The table does not exist", "table x does not exist\n"),
@@ -81,7 +81,7 @@ fn described((status, what, example): &(&str, &str, &str)) -> (String, RefOr<Res
 
 /// Stores the samples of a body in a table.
 pub(super) async fn store(
-    app: &App,
+    app: &Grant,
     protocol: &'static str,
     table: String,
     body: ReceivedBody,

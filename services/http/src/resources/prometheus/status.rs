@@ -16,6 +16,7 @@ use super::response::{PrometheusFailures, success};
 use super::{KnownTable, PrometheusTable};
 use crate::app::{App, blocking};
 use crate::failure::Result;
+use crate::grant::Grant;
 
 /// Version of Prometheus whose language and API are implemented. Grafana selects its requests by this version.
 const VERSION: &str = "3.14.0";
@@ -38,6 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// Always returns an empty configuration.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/config", tag = "prometheus",
     responses((status = 200, description = "The YAML text", body = Answer<ConfigText>), PrometheusFailures)
 )]
@@ -49,22 +51,24 @@ async fn config(_: KnownTable) -> Response {
 ///
 /// Returns the flags that apply to Tideline, with their current values.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/flags", tag = "prometheus",
     responses(
         (status = 200, description = "Flags by name", body = Answer<BTreeMap<String, String>>), PrometheusFailures
     )
 )]
-async fn flags(_: KnownTable, State(app): State<App>) -> Response {
+async fn flags(_: KnownTable, app: Grant) -> Response {
     let settings = &app.settings;
     success(settings.prometheus.flags(settings.queries_in_flight_max))
 }
 
 /// Read the state of the process
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/runtimeinfo", tag = "prometheus",
     responses((status = 200, description = "Process state", body = Answer<RuntimeInfo>), PrometheusFailures)
 )]
-async fn runtime_info(State(app): State<App>, PrometheusTable(table): PrometheusTable) -> Result<Response> {
+async fn runtime_info(app: Grant, PrometheusTable(table): PrometheusTable) -> Result<Response> {
     let started = app.started.to_rfc3339();
     let server_time = app.engine.clock().now().to_rfc3339();
     let retention = app.engine.table(&table)?.spec().policy.retention;
@@ -95,6 +99,7 @@ async fn runtime_info(State(app): State<App>, PrometheusTable(table): Prometheus
 /// `version` is the version of Prometheus whose language and API are implemented; `revision` is the version of
 /// Tideline. There is no member `features`, because Grafana would then request the ruler API of Mimir.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/buildinfo", tag = "prometheus",
     responses((status = 200, description = "The version", body = Answer<BuildInfo>), PrometheusFailures)
 )]
@@ -113,6 +118,7 @@ async fn build_info(_: KnownTable) -> Response {
 ///
 /// The replay is always complete, because the service accepts requests only after the replay.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/walreplay", tag = "prometheus",
     responses((status = 200, description = "Replay complete", body = Answer<WalReplay>), PrometheusFailures)
 )]
@@ -124,6 +130,7 @@ async fn wal_replay(_: KnownTable) -> Response {
 ///
 /// Requires no token at the root. Below a table it requires the token, and the table must exist.
 #[utoipa::path(
+    security(()),
     get, path = "/-/healthy", tag = "prometheus", operation_id = "prometheus_healthy",
     responses((
         status = 200, description = "The process is running", body = String, content_type = "text/plain", example = "Tideline is Healthy.\n"
@@ -138,6 +145,7 @@ async fn healthy(_: KnownTable) -> &'static str {
 /// Requires no token at the root. Below a table it requires the token, and the table must exist. `/ready` returns the
 /// reasons.
 #[utoipa::path(
+    security(()),
     get, path = "/-/ready", tag = "prometheus", operation_id = "prometheus_ready",
     responses(
         (
@@ -151,8 +159,8 @@ async fn healthy(_: KnownTable) -> &'static str {
     )
 )]
 async fn ready(_: KnownTable, State(app): State<App>) -> Result<(StatusCode, &'static str)> {
-    let engine = app.clone();
-    let readiness = blocking(move || Ok(engine.engine.readiness())).await?;
+    let service = app.clone();
+    let readiness = blocking(move || Ok(service.service_engine().readiness())).await?;
     if readiness.reads && readiness.writes && !app.is_draining() {
         return Ok((StatusCode::OK, "Tideline is Ready.\n"));
     }

@@ -1,6 +1,5 @@
 //! `/api/v1/status/tsdb`: cardinality of series and labels.
 
-use axum::extract::State;
 use axum::response::Response;
 use tideline_openapi::prometheus::{Answer, TsdbStatus};
 use tideline_prometheus::cardinality::read_limit;
@@ -14,6 +13,7 @@ use super::PrometheusTable;
 use super::response::{PrometheusFailures, success};
 use crate::app::App;
 use crate::failure::Result;
+use crate::grant::Grant;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(tsdb))
@@ -33,12 +33,13 @@ struct TsdbParameters {
 ///
 /// The counts cover the whole table and all tiers. A timeline counts once for each of its metrics.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/api/v1/status/tsdb", tag = "prometheus",
     params(TsdbParameters),
     responses((status = 200, description = "The counts", body = Answer<TsdbStatus>), PrometheusFailures)
 )]
 async fn tsdb(
-    State(app): State<App>,
+    app: Grant,
     PrometheusTable(table): PrometheusTable,
     parameters: Parameters,
 ) -> Result<Response> {

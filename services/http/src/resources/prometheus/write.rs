@@ -2,7 +2,7 @@
 //!
 //! Every response of the handler to a supported message contains the counts of stored items, also on errors.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tideline_ingest::{Decoder, Outcome};
@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::body;
 use crate::extract::{content_type, content_type_parameter};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 
 /// Media type of both versions; the parameter `proto` selects the version.
 const MEDIA_TYPE: &str = "application/x-protobuf";
@@ -44,6 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: stored samples
 /// are overwritten with the same values.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v1/write", tag = "prometheus", operation_id = "prometheus_write",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
@@ -61,11 +63,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
         WriteFailures
     )
 )]
-async fn write(
-    State(app): State<App>,
-    PrometheusTable(table): PrometheusTable,
-    request: Request,
-) -> Result<Response> {
+async fn write(app: Grant, PrometheusTable(table): PrometheusTable, request: Request) -> Result<Response> {
     receive(&app, table, request).await
 }
 
@@ -73,6 +71,7 @@ async fn write(
 ///
 /// Same as `/api/v1/write`.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/api/v1/push", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
@@ -83,11 +82,7 @@ async fn write(
         WriteFailures
     )
 )]
-async fn push(
-    State(app): State<App>,
-    PrometheusTable(table): PrometheusTable,
-    request: Request,
-) -> Result<Response> {
+async fn push(app: Grant, PrometheusTable(table): PrometheusTable, request: Request) -> Result<Response> {
     receive(&app, table, request).await
 }
 
@@ -100,7 +95,7 @@ enum Message {
     V2,
 }
 
-async fn receive(app: &App, table: String, request: Request) -> Result<Response> {
+async fn receive(app: &Grant, table: String, request: Request) -> Result<Response> {
     let message = match Message::of(request.headers()) {
         Ok(message) => message,
         Err(failure) => {
@@ -126,7 +121,7 @@ async fn receive(app: &App, table: String, request: Request) -> Result<Response>
     Ok(response)
 }
 
-async fn store(app: &App, message: Message, table: String, request: Request) -> Result<Outcome> {
+async fn store(app: &Grant, message: Message, table: String, request: Request) -> Result<Outcome> {
     let received = body::receive_remote_write(request, app).await?;
     let decoder = match message {
         Message::V1 => Decoder::RemoteWriteV1,

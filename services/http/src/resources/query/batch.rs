@@ -6,7 +6,6 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::Response;
 use tideline_engine::Table;
 use tideline_engine::model::Timestamp;
@@ -17,10 +16,10 @@ use tideline_query::{Budget, Cancel};
 use tideline_results::{ResultFormat, ResultOptions, put_json_text};
 
 use super::{describe, point_query};
-use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::{QueryFailures, TablePath};
 use crate::saved_search;
 use crate::stream::{self, WriteContext};
@@ -36,13 +35,14 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// run one after another and share the budget of the request. Each result is limited to 16 MiB. If the client
 /// disconnects, all queries stop.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/query/batch", tag = "points",
     params(TablePath),
     request_body = BatchQuery,
     responses((status = 200, description = "The results", body = BatchAnswer), QueryFailures)
 )]
 pub(super) async fn batch(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Json(batch): Json<BatchQuery>,
@@ -126,7 +126,7 @@ struct Left {
 impl Left {
     fn respond(
         &mut self,
-        app: &App,
+        app: &Grant,
         table: &Table,
         mut query: PointQuery,
         now: Timestamp,
@@ -171,7 +171,7 @@ impl Left {
 
     /// Returns the budget of a query: the limits of the query, reduced to the remaining budget of the request. The
     /// limits of cells and held memory are not used up; they apply to each query separately.
-    fn share(&self, app: &App, requested: &Budget) -> Budget {
+    fn share(&self, app: &Grant, requested: &Budget) -> Budget {
         let read = self.cancel.progress();
         let elapsed = app.engine.clock().monotonic().saturating_sub(self.began);
         let left = |all: u64, taken: u64| all.saturating_sub(taken);

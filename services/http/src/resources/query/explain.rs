@@ -1,16 +1,15 @@
 //! `/v1/tables/{table}/explain`: execution plan and estimated cost of a query.
 
-use axum::extract::State;
 use tideline_engine::model::Tier;
 use tideline_openapi::query::{Explanation, PointQuery, TierEstimate, TierEstimates, UnsealedEstimate};
 use tideline_query::Cancel;
 use tideline_results::{plan_view, suggestion_view};
 
 use super::point_query;
-use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::{QueryFailures, TablePath, span};
 use crate::saved_search;
 
@@ -21,13 +20,14 @@ use crate::saved_search;
 /// points. It returns the same errors as the query for invalid requests and exceeded limits. To get the
 /// actual plan of a query, set `"plan": true` in the query; the plan is then in the member `cost` of the response.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/explain", tag = "points",
     params(TablePath),
     request_body = PointQuery,
     responses((status = 200, description = "The plan", body = Explanation), QueryFailures)
 )]
 pub(super) async fn explain(
-    State(app): State<App>,
+    app: Grant,
     request_id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
     Json(mut query): Json<PointQuery>,

@@ -3,7 +3,6 @@
 //! The rows are read before the response begins, so that every failure becomes an error status; the groups are then
 //! streamed.
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -17,10 +16,10 @@ use tideline_rows::search::finds_only_cold;
 use utoipa::IntoParams;
 
 use super::{put, put_end, put_line, read, tier_of};
-use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query::{accepted_format, describe};
 use crate::resources::{QueryFailures, WideTablePath};
 use crate::stream;
@@ -45,6 +44,7 @@ pub(super) struct AggregateQuery {
 /// summary. CSV, Arrow and Parquet are tables with the columns of `by`, then `rows`, then one column per function, such
 /// as `sum(total)`; decimals are text.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/aggregate", tag = "rows", operation_id = "aggregate_rows",
     params(WideTablePath, AggregateQuery),
     request_body = AggregateRows,
@@ -60,7 +60,7 @@ pub(super) struct AggregateQuery {
     )
 )]
 pub(super) async fn aggregate(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<AggregateQuery>,

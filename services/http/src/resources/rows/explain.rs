@@ -3,15 +3,14 @@
 //! The request holds a query permit, because an estimate reads up to tens of thousands of rows.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
 use tideline_rows::explain::explain as explain_rows;
 
 use super::{RowTier, answer};
-use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::{Failures, WideTablePath};
 
@@ -24,13 +23,14 @@ use crate::resources::{Failures, WideTablePath};
 /// row), JSON in keys, a partition column with only two values, too many buckets. A read that needs `allow_scan` is
 /// explained even if `allow_scan` is not set.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/explain", tag = "rows", operation_id = "explain_rows",
     params(WideTablePath),
     request_body = ExplainRows,
     responses((status = 200, description = "The explanation", body = RowsExplained), Failures)
 )]
 pub(super) async fn explain(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<ExplainRows>,

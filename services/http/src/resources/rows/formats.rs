@@ -17,9 +17,10 @@ use tideline_rows::{Page, PageLimits, Scan, Selection};
 use super::{
     ReadQuery, RowReading, RowTier, has_cold_keys, in_tier, is_cold_scan, read, scan_terms, tier_of,
 };
-use crate::app::{App, Waiting, blocking};
+use crate::app::{Waiting, blocking};
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::running::Description;
 
@@ -57,7 +58,7 @@ fn check(members: &[(&str, bool)]) -> Result<()> {
 
 /// Scans rows as a table.
 pub(super) async fn scan(
-    app: &App,
+    app: &Grant,
     id: RequestId,
     table: String,
     query: &ReadQuery,
@@ -102,7 +103,7 @@ pub(super) async fn scan(
 
 /// Returns one page with headers that describe its end.
 async fn page(
-    app: &App,
+    app: &Grant,
     plan: Plan,
     tier: RowTier,
     description: Description,
@@ -158,7 +159,7 @@ impl Plan {
     /// Writes the rows.
     fn write<W: std::io::Write + Send>(
         self,
-        app: &App,
+        app: &Grant,
         reading: &RowReading<'_>,
         limits: PageLimits,
         out: W,
@@ -201,7 +202,7 @@ fn notes(id: RequestId, end: &impl serde::Serialize) -> [(&'static str, String);
 
 /// Reads rows by their keys as a table. Missing rows are omitted.
 pub(super) async fn get(
-    app: &App,
+    app: &Grant,
     id: RequestId,
     table: String,
     query: &ReadQuery,

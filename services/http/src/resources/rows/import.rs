@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -23,11 +23,12 @@ use tideline_rows::{RowsError, WriteSettings};
 use utoipa::IntoParams;
 
 use super::{NDJSON, columnar_example};
-use crate::app::{App, Waiting, blocking};
+use crate::app::{Waiting, blocking};
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query, content_type};
 use crate::failure::{Failure, Result};
+use crate::grant::Grant;
 use crate::ingest::request_key;
 use crate::resources::{Failures, WideTablePath};
 
@@ -89,6 +90,7 @@ impl AsRef<[u8]> for Whole {
 /// were written, `stopped` contains the error; if it stops before any row was written, the response is the error. With
 /// an `Idempotency-Key`, a repeated import writes each entry once.
 #[utoipa::path(
+    security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/rows/import", tag = "rows", operation_id = "import_rows",
     params(
         WideTablePath,
@@ -117,7 +119,7 @@ impl AsRef<[u8]> for Whole {
     )
 )]
 pub(super) async fn import(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<ImportQuery>,
@@ -139,7 +141,7 @@ pub(super) async fn import(
     let source = receive(&app, format, request).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    let engine = std::sync::Arc::clone(&app.engine);
+    let engine = app.engine.clone();
     let body = blocking(move || {
         let _held = (permit, memory);
         let table = engine.wide_table(&table)?;
@@ -234,7 +236,7 @@ enum Received {
     Whole(tideline_connections::ReceivedBody),
 }
 
-async fn receive(app: &App, format: FileFormat, request: Request) -> Result<Received> {
+async fn receive(app: &Grant, format: FileFormat, request: Request) -> Result<Received> {
     match format {
         FileFormat::Parquet => {
             let limits = body::write_limits(&app.settings);

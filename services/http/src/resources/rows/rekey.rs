@@ -3,7 +3,6 @@
 //! The job holds a permit for requested jobs and runs in the background.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use axum::http::StatusCode;
 use tideline_engine::model::JobKind;
 use tideline_openapi::ErrorBody;
@@ -12,10 +11,10 @@ use tideline_openapi::rekey::RekeyRows;
 use tideline_rows::rekey::{Rekey, RekeyProgress};
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 
-use crate::app::App;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::requested;
 use crate::resources::jobs::{awaited, detail};
 use crate::resources::{Failures, WideTablePath};
@@ -29,6 +28,7 @@ use crate::resources::{Failures, WideTablePath};
 /// clients write into it during the copy may be missing in the target, so write into both tables, or send the request
 /// again when all clients write into the target only.
 #[utoipa::path(
+    security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
     params(WideTablePath),
     request_body = RekeyRows,
@@ -40,7 +40,7 @@ use crate::resources::{Failures, WideTablePath};
     )
 )]
 pub(super) async fn rekey(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(RekeyRows { into, merge, wait }): Json<RekeyRows>,
@@ -68,7 +68,7 @@ pub(super) async fn rekey(
 }
 
 /// Copies the rows and records how the job ended.
-fn perform(app: &App, job: RequestedJob, rekey: &Rekey) {
+fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
     let mut step = |progress: &RekeyProgress| job.step(progress.read) && !app.is_draining();
     let (progress, is_complete) = match rekey.run(&app.engine, &mut step) {
         Ok(copied) => copied,

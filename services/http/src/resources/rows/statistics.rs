@@ -4,16 +4,15 @@
 //! sizes.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use serde::Deserialize;
 use tideline_openapi::row_statistics::{RowGrowthList, RowLoad, RowStatistics};
 use tideline_rows::statistics::{growth as growth_of, load as load_of, statistics};
 use utoipa::IntoParams;
 
-use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::{Failures, WideTablePath};
 
 /// Return the statistics of the rows of a table
@@ -24,12 +23,13 @@ use crate::resources::{Failures, WideTablePath};
 /// ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 % of the entries
 /// that a read goes through.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/stats", tag = "rows", operation_id = "row_stats",
     params(WideTablePath),
     responses((status = 200, description = "The statistics", body = RowStatistics), Failures)
 )]
 pub(super) async fn stats(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<JsonResponse<RowStatistics>> {
@@ -50,12 +50,13 @@ pub(super) async fn stats(
 /// table, if each write has a higher key than all earlier writes. Keys are sampled, so shares are accurate to some
 /// percent.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/load", tag = "rows", operation_id = "row_load",
     params(WideTablePath),
     responses((status = 200, description = "The load", body = RowLoad), Failures)
 )]
 pub(super) async fn load(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
 ) -> Result<JsonResponse<RowLoad>> {
@@ -87,12 +88,13 @@ pub(super) struct GrowthQuery {
 /// the last 30 days. A forecast gives the date at which a mark is reached. Samples survive restarts; they are lost with
 /// the folder of the search index.
 #[utoipa::path(
+    security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/growth", tag = "rows", operation_id = "row_growth",
     params(WideTablePath, GrowthQuery),
     responses((status = 200, description = "The growth", body = RowGrowthList), Failures)
 )]
 pub(super) async fn growth(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<GrowthQuery>,

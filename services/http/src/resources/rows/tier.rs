@@ -12,8 +12,8 @@ use tideline_query::{Cancel, ColdRows};
 use tideline_rows::read::{ScanTerms, keys_of};
 use tideline_rows::{RowsError, Scan, Selection};
 
-use crate::app::App;
 use crate::failure::Result;
+use crate::grant::Grant;
 
 type RowsResult<T> = std::result::Result<T, RowsError>;
 
@@ -29,7 +29,7 @@ pub(crate) enum RowTier {
 
 impl RowTier {
     /// Returns the permits of the requests.
-    pub(super) fn permits(self, app: &App) -> &Permits {
+    pub(super) fn permits(self, app: &Grant) -> &Permits {
         match self {
             Self::Hot => &app.queries,
             Self::Cold => &app.cold_queries,
@@ -43,9 +43,9 @@ impl RowTier {
 ///
 /// # Errors
 ///
-/// The errors of [`App::read`].
+/// The errors of [`Grant::read`].
 pub(crate) async fn tier_of<R: Send + 'static>(
-    app: &App,
+    app: &Grant,
     table: &str,
     request: R,
     is_cold: impl FnOnce(&Engine, &WideTable, &R) -> RowsResult<bool> + Send + 'static,
@@ -99,7 +99,7 @@ impl RowReading<'_> {
 /// Runs a request for rows that already holds its HTTP permit. A request for old rows also waits for a permit of the
 /// querier.
 pub(super) fn in_tier<T: Send>(
-    app: &App,
+    app: &Grant,
     cancel: &Cancel,
     tier: RowTier,
     work: impl FnOnce(&RowReading<'_>) -> Result<T> + Send,

@@ -3,15 +3,14 @@
 //! A read of one key and of its entries in the indexes; it holds a query permit like other reads.
 
 use axum::Json as JsonResponse;
-use axum::extract::State;
 use tideline_openapi::row_why::{RowWhy, WhyRow};
 use tideline_rows::why::why as explain_key;
 
 use super::{RowTier, answer};
-use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
+use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::{Failures, WideTablePath};
 
@@ -25,13 +24,14 @@ use crate::resources::{Failures, WideTablePath};
 /// At most 1,000 columns and 10,000 versions are listed; `columns_total` and `versions_total` count all. A condition
 /// has at most 100 tests. Data that a flush has removed, such as replaced rows, cannot be explained any more.
 #[utoipa::path(
+    security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/why", tag = "rows", operation_id = "why_row",
     params(WideTablePath),
     request_body = WhyRow,
     responses((status = 200, description = "The explanation", body = RowWhy), Failures)
 )]
 pub(super) async fn why(
-    State(app): State<App>,
+    app: Grant,
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(request): Json<WhyRow>,

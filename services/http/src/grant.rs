@@ -1,0 +1,244 @@
+//! Handle of a handler: the state of the service with an engine that reaches only what the request may use.
+//!
+//! A handler without a [`Grant`] cannot get at a table: the engine of the service is private, and a grant is created only
+//! for a request whose token has a role for the route. The engine of a grant checks the scope of the token whenever a
+//! table is found by its name.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use tideline_access::{Access, Action, Principal};
+use tideline_change_stream::no_stream;
+use tideline_connections::Permits;
+use tideline_engine::find::Stop;
+use tideline_engine::model::TableModel;
+use tideline_engine::{Engine, EngineError, Table};
+use tideline_openapi::ErrorCode;
+use tideline_query::{Budget, Cancel};
+use tideline_scheduler::{Job, SchedulerError};
+
+use crate::app::{App, Waiting, blocking, stoppable};
+use crate::context::current_client;
+use crate::failure::{Failure, Result};
+
+/// Originator of a request, and the action that the route declares. `guard` stores it in the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Granted {
+    pub(crate) principal: Arc<Principal>,
+    /// `None` for a route that decides by the content of the request, such as `/v1/sql`.
+    pub(crate) access: Option<Access>,
+}
+
+/// State of the service for one request, with what its principal may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    app: App,
+    pub(crate) access: Access,
+    /// The engine, restricted to tables that the principal may use.
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// State of the service for a request whose action depends on its content.
+#[derive(Debug, Clone)]
+pub(crate) struct Requester {
+    app: App,
+    pub(crate) principal: Arc<Principal>,
+}
+
+impl Deref for Grant {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+impl Deref for Requester {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+impl FromRequestParts<App> for Grant {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let access = granted(parts)?.access.clone();
+        let grant = Self::new(app, access.ok_or_else(undeclared)?);
+        grant.check_path(parts).await?;
+        Ok(grant)
+    }
+}
+
+impl FromRequestParts<App> for Requester {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        Ok(Self {
+            app: app.clone(),
+            principal: Arc::clone(&granted(parts)?.principal),
+        })
+    }
+}
+
+fn granted(parts: &Parts) -> Result<&Granted> {
+    parts.extensions.get().ok_or_else(undeclared)
+}
+
+/// Returns the error of a route that declares no action. Tests of the routes exclude it.
+fn undeclared() -> Failure {
+    tracing::error!("a route declares no action");
+    Failure::new(ErrorCode::Internal, "internal error")
+}
+
+impl Requester {
+    /// Returns the grant for an action.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no role of the principal allows the action.
+    pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
+        Ok(Grant::new(&self.app, Access::new(&self.principal, action)?))
+    }
+}
+
+impl Grant {
+    fn new(app: &App, access: Access) -> Self {
+        Self {
+            engine: Arc::new(app.service_engine().with_access(access.clone())),
+            app: app.clone(),
+            access,
+        }
+    }
+
+    /// Checks the objects that the path names: a table, a change stream, a job. Handlers find tables through the engine,
+    /// which checks them again; the other objects are not of the engine. An object that the principal may not see is
+    /// reported like one that does not exist, except a table, whose name is compared with the scope alone.
+    async fn check_path(&self, parts: &mut Parts) -> Result<()> {
+        if self.access.principal().scope().is_everything() {
+            return Ok(());
+        }
+        // The handler reports a path that cannot be read.
+        let Ok(parameters) = RawPathParams::from_request_parts(parts, &()).await else {
+            return Ok(());
+        };
+        for (name, value) in &parameters {
+            match name {
+                "table" => self.access.check_table(value)?,
+                "stream" => {
+                    let tables = self.change_streams.tables_of(value);
+                    if tables.is_some_and(|tables| self.access.check_patterns(&tables).is_err()) {
+                        return Err(no_stream(value).into());
+                    }
+                }
+                "job" if !parts.uri.path().contains("/metrics/job/") => {
+                    let number = value.parse().unwrap_or_default();
+                    if self.scheduler.job(number).is_some_and(|job| !self.sees_job(&job)) {
+                        return Err(SchedulerError::NoSuchJob(number).into());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the principal may know of work on a table. The table may have been dropped meanwhile.
+    pub(crate) fn sees_table(&self, table: &str) -> bool {
+        !matches!(self.engine.table_of_any_model(table), Err(EngineError::Denied(_)))
+    }
+
+    /// Returns true if the principal may know of a job. One without a table applies to all tables.
+    pub(crate) fn sees_job(&self, job: &Job) -> bool {
+        match &job.table {
+            Some(table) => self.sees_table(&table.name),
+            None => self.access.check_all().is_ok(),
+        }
+    }
+
+    /// Returns false if the token has expired or was revoked since the request began. Responses that last check it.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.access.principal().is_valid(self.engine.clock().now())
+    }
+
+    /// Waits for a query permit and runs a read of the engine on a blocking thread.
+    pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        self.with_permit(&self.queries, call).await
+    }
+
+    /// Waits for a permit for changes and runs a change of the engine, other than a write of points, on a
+    /// blocking thread.
+    pub(crate) async fn change<T, F>(&self, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        self.with_permit(&self.changes, call).await
+    }
+
+    async fn with_permit<T, F>(&self, permits: &Permits, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine) -> Result<T> + Send + 'static,
+    {
+        let permit = permits.take(current_client()).await?;
+        let engine = Arc::clone(&self.engine);
+        blocking(move || {
+            let _permit = permit;
+            call(&engine)
+        })
+        .await
+    }
+
+    /// Waits for a permit and runs a search, or a request that begins with a search, on a blocking thread. The search
+    /// stops if the client disconnects or the time budget is used up.
+    pub(crate) async fn search<T, F>(&self, permits: &Permits, table: String, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
+    {
+        self.search_in(permits, (TableModel::Series, table), call).await
+    }
+
+    /// Runs [`Grant::search`] for a table with the given model.
+    pub(crate) async fn search_in<T, F>(
+        &self,
+        permits: &Permits,
+        (model, table): (TableModel, String),
+        call: F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table, Stop<'_>) -> Result<T> + Send + 'static,
+    {
+        let permit = permits.take(current_client()).await?;
+        let cancel = Cancel::new();
+        let _waiting = Waiting(Some(cancel.clone()));
+        let watch = self.querier.watch(Budget::default(), &cancel);
+        let engine = Arc::clone(&self.engine);
+        blocking(move || {
+            let _permit = permit;
+            stoppable(&watch, |stop| {
+                call(&engine, &engine.table_with_model(&table, model)?, stop)
+            })
+        })
+        .await
+    }
+
+    /// Runs [`Grant::read`] for one series table.
+    pub(crate) async fn read_table<T, F>(&self, name: String, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Engine, &Table) -> Result<T> + Send + 'static,
+    {
+        self.read(move |engine| call(engine, &engine.table(&name)?)).await
+    }
+}

@@ -1,0 +1,241 @@
+//! `/v1/tokens` and `/v1/access`: creates, lists, rotates and revokes tokens; describes the token of the request.
+//!
+//! A response with a secret must not be stored by caches. The store of tokens is `tokens` of this crate.
+
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use tideline_access::{Scope, TokenRecord, TokenText};
+use tideline_engine::model::Timestamp;
+use tideline_openapi::token::{
+    AccessView, CreateToken, NewToken, RotateToken, TokenDetail, TokenList, TokenView,
+};
+use tideline_openapi::{DurationText, ErrorBody};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::audit::Changed;
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::grant::{Grant, Requester};
+use crate::resources::{Failures, instant};
+
+/// Time for which the previous secret stays valid after a rotation, if the request does not say.
+const OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+/// Longest time for which the previous secret may stay valid.
+const OVERLAP_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// Headers of responses that contain a secret.
+const NOT_STORED: [(HeaderName, HeaderValue); 1] =
+    [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+
+/// Response with a secret.
+type Secret = (StatusCode, [(HeaderName, HeaderValue); 1], Json<NewToken>);
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(read, revoke))
+        .routes(routes!(rotate))
+        .routes(routes!(access))
+}
+
+/// Path parameter of routes for a token.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct TokenPath {
+    /// Id of the token
+    #[param(example = "5f0c1e9a7b34")]
+    token: String,
+}
+
+/// List tokens
+///
+/// Returns the stored tokens and those of the file of hashes, without their secrets. The token of the configuration is
+/// not among them.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    get, path = "/v1/tokens", tag = "access", operation_id = "list_tokens",
+    responses((status = 200, description = "All tokens, sorted by id", body = TokenList), Failures)
+)]
+async fn list(app: Grant, id: RequestId) -> Json<TokenList> {
+    let now = app.engine.now();
+    let tokens = app.tokens.all();
+    Json(TokenList {
+        tokens: tokens.into_iter().map(|token| view(token, now)).collect(),
+        request_id: id.into(),
+    })
+}
+
+/// Create a token
+///
+/// The response contains the token. It is shown only once, and only its hash is stored. Send it as
+/// `Authorization: Bearer …`, as the password of `Basic`, or as the InfluxDB parameter `p`.
+///
+/// The server must require tokens: it is started with a token of its own in the configuration, which has the role
+/// `admin`.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    post, path = "/v1/tokens", tag = "access", operation_id = "create_token",
+    request_body = CreateToken,
+    responses(
+        (status = 201, description = "The new token", body = NewToken),
+        (status = 409, description = "The server requires no token", body = ErrorBody),
+        Failures
+    )
+)]
+async fn create(
+    app: Grant,
+    id: RequestId,
+    JsonBody(body): JsonBody<CreateToken>,
+) -> Result<(Extension<Changed>, Secret)> {
+    let now = app.engine.now();
+    let draft = TokenRecord {
+        id: String::new(),
+        name: body.name,
+        roles: body.roles,
+        scope: Scope::new(body.tables, body.models).map_err(Failure::invalid)?,
+        created: 0,
+        created_by: app.access.principal().to_string(),
+        expires: body.expires.map(|time| time.resolve(now).nanos()),
+        secrets: Vec::new(),
+    };
+    let store = app.clone();
+    let (text, record) = app.change(move |_| store.tokens.create(draft)).await?;
+    let changed = Extension(Changed(format!("/v1/tokens/{}", record.id)));
+    Ok((changed, secret(StatusCode::CREATED, &text, record, now, id)))
+}
+
+/// Read a token
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    get, path = "/v1/tokens/{token}", tag = "access", operation_id = "read_token",
+    params(TokenPath),
+    responses((status = 200, description = "The token, without its secret", body = TokenDetail), Failures)
+)]
+async fn read(
+    app: Grant,
+    id: RequestId,
+    Path(TokenPath { token }): Path<TokenPath>,
+) -> Result<Json<TokenDetail>> {
+    let found = app.tokens.get(&token)?;
+    Ok(Json(TokenDetail {
+        view: view(found, app.engine.now()),
+        request_id: id.into(),
+    }))
+}
+
+/// Revoke a token
+///
+/// Requests with the token are refused from the response on. Watches that use it end without another event.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    delete, path = "/v1/tokens/{token}", tag = "access", operation_id = "revoke_token",
+    params(TokenPath),
+    responses(
+        (status = 204, description = "The token was revoked"),
+        (status = 409, description = "The token is in the file of hashes", body = ErrorBody),
+        Failures
+    )
+)]
+async fn revoke(app: Grant, Path(TokenPath { token }): Path<TokenPath>) -> Result<StatusCode> {
+    let store = app.clone();
+    app.change(move |_| store.tokens.revoke(&token)).await?;
+    app.end_watches();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Rotate a token
+///
+/// Gives the token a new secret. The previous one stays valid for `overlap`, so that clients can be changed one after
+/// another. Id, roles and scope stay.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    post, path = "/v1/tokens/{token}/rotate", tag = "access", operation_id = "rotate_token",
+    params(TokenPath),
+    request_body = RotateToken,
+    responses(
+        (status = 200, description = "The token with its new secret", body = NewToken),
+        (status = 409, description = "The token has expired, or is in the file of hashes", body = ErrorBody),
+        Failures
+    )
+)]
+async fn rotate(
+    app: Grant,
+    id: RequestId,
+    Path(TokenPath { token }): Path<TokenPath>,
+    JsonBody(RotateToken { overlap }): JsonBody<RotateToken>,
+) -> Result<Secret> {
+    let overlap = match overlap {
+        None => OVERLAP_DEFAULT,
+        Some(DurationText(nanos)) => u64::try_from(nanos)
+            .map(Duration::from_nanos)
+            .ok()
+            .filter(|overlap| *overlap <= OVERLAP_MAX)
+            .ok_or_else(|| Failure::invalid("overlap must be from 0s to 30d"))?,
+    };
+    let store = app.clone();
+    let (text, record) = app.change(move |_| store.tokens.rotate(&token, overlap)).await?;
+    Ok(secret(StatusCode::OK, &text, record, app.engine.now(), id))
+}
+
+/// Describe the token of the request
+///
+/// Every valid token may ask what it allows.
+#[utoipa::path(
+    security(("token" = [])),
+    get, path = "/v1/access", tag = "access", operation_id = "describe_access",
+    responses((status = 200, description = "Name, roles and scope", body = AccessView), Failures)
+)]
+async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
+    let principal = &app.principal;
+    let scope = principal.scope();
+    Json(AccessView {
+        name: principal.name().to_owned(),
+        id: principal.id().map(str::to_owned),
+        roles: principal.roles().to_vec(),
+        tables: scope.tables().iter().map(ToString::to_string).collect(),
+        models: scope.models().to_vec(),
+        expires: principal.expires().map(|time| time.to_rfc3339()),
+        request_id: id.into(),
+    })
+}
+
+fn secret(
+    status: StatusCode,
+    text: &TokenText,
+    record: TokenRecord,
+    now: Timestamp,
+    id: RequestId,
+) -> Secret {
+    let body = NewToken {
+        token: text.expose().to_owned(),
+        view: view((record, None), now),
+        request_id: id.into(),
+    };
+    (status, NOT_STORED, Json(body))
+}
+
+fn view((record, used): (TokenRecord, Option<Timestamp>), now: Timestamp) -> TokenView {
+    let is_past = |end: i64| end <= now.nanos();
+    let previous = record.secrets.iter().filter_map(|secret| secret.expires);
+    let previous = previous.filter(|end| !is_past(*end)).max();
+    TokenView {
+        id: record.id,
+        name: record.name,
+        roles: record.roles,
+        tables: record.scope.tables().iter().map(ToString::to_string).collect(),
+        models: record.scope.models().to_vec(),
+        created: instant(record.created),
+        created_by: record.created_by,
+        expires: record.expires.map(instant),
+        is_expired: record.expires.is_some_and(is_past),
+        previous_secret_until: previous.map(instant),
+        last_used: used.map(|time| time.to_rfc3339()),
+    }
+}

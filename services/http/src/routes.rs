@@ -1,0 +1,194 @@
+//! Actions of routes, read from the OpenAPI document.
+//!
+//! Each operation declares its action in the document, beside its handler: `security(("token" = ["read"]))`. The checks
+//! and the document thus cannot differ. An empty list is for routes that any token may use, or that decide by their
+//! content; `security(())` is for routes that need no token.
+
+use std::collections::HashMap;
+
+use axum::http::Method;
+use tideline_access::Action;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::path::{Operation, PathItem};
+
+/// Declaration of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Declared {
+    /// The route needs no token.
+    Open,
+    /// The route needs a valid token. It is one that every token may use, or decides by its content.
+    Any,
+    /// The route needs a token with a role for this action.
+    Action(Action),
+}
+
+/// Paths of routes that are not in the document because they are variants of documented ones: every path of a
+/// Pushgateway group, and the address of a table that browsers are redirected from.
+const VARIANTS: [(&str, Action); 3] = [
+    ("/metrics/{*group}", Action::Write),
+    ("/v1/tables/{table}/prometheus/metrics/{*group}", Action::Write),
+    ("/v1/tables/{table}/prometheus/", Action::Read),
+];
+
+/// Pages for readers: the guide and the OpenAPI document.
+const PAGES: [&str; 8] = [
+    "/",
+    "/docs",
+    "/docs/",
+    "/docs/{*rest}",
+    "/guide",
+    "/guide/",
+    "/guide/{file}",
+    "/openapi.json",
+];
+
+/// Declared actions of all routes.
+#[derive(Debug)]
+pub(crate) struct Routes(HashMap<String, Vec<(Method, Declared)>>);
+
+impl Routes {
+    /// Reads the declarations of a document. An operation without a declaration is not among them.
+    pub(crate) fn of(document: &OpenApi) -> Self {
+        let mut routes: HashMap<String, Vec<(Method, Declared)>> = HashMap::new();
+        for (path, item) in &document.paths.paths {
+            for (method, operation) in operations(item) {
+                if let Some(declared) = declaration(operation) {
+                    routes.entry(path.clone()).or_default().push((method, declared));
+                }
+            }
+        }
+        Self(routes)
+    }
+
+    /// Returns the declaration of the route that matches a request. `path` is the template of the route; `None` if no
+    /// route matches. `are_pages_open` is the setting for the guide and the OpenAPI document. A route without a
+    /// declaration gets no action, so its handler gets no grant.
+    pub(crate) fn declared(&self, method: &Method, path: Option<&str>, are_pages_open: bool) -> Declared {
+        let Some(path) = path else {
+            return Declared::Any;
+        };
+        if let Some(methods) = self.0.get(path) {
+            // The service answers HEAD with the handler of GET.
+            let wanted = if method == Method::HEAD {
+                &Method::GET
+            } else {
+                method
+            };
+            let found = methods.iter().find(|(method, _)| method == wanted);
+            return found.map_or(Declared::Any, |(_, declared)| *declared);
+        }
+        if let Some((_, action)) = VARIANTS.iter().find(|(variant, _)| *variant == path) {
+            return Declared::Action(*action);
+        }
+        match are_pages_open && PAGES.contains(&path) {
+            true => Declared::Open,
+            false => Declared::Any,
+        }
+    }
+}
+
+/// Returns the operations of a path with their methods.
+pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let PathItem {
+        get,
+        put,
+        post,
+        delete,
+        patch,
+        ..
+    } = item;
+    let all = [
+        (Method::GET, get),
+        (Method::PUT, put),
+        (Method::POST, post),
+        (Method::DELETE, delete),
+        (Method::PATCH, patch),
+    ];
+    all.into_iter()
+        .filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// Returns the declaration of an operation; `None` if it has none, or one that does not name exactly one action.
+pub(crate) fn declaration(operation: &Operation) -> Option<Declared> {
+    let [requirement] = operation.security.as_deref()? else {
+        return None;
+    };
+    // The type of the requirement gives access to its content only in its serialized form.
+    let requirement = serde_json::to_value(requirement).ok()?;
+    let requirement = requirement.as_object()?;
+    if requirement.is_empty() {
+        return Some(Declared::Open);
+    }
+    match requirement.get("token")?.as_array()?.as_slice() {
+        [] => Some(Declared::Any),
+        [action] => Action::from_name(action.as_str()?).map(Declared::Action),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_of_the_document_declares_its_action() {
+        let document = crate::document();
+        let mut count = 0;
+        for (path, item) in &document.paths.paths {
+            for (method, operation) in operations(item) {
+                assert!(
+                    declaration(operation).is_some(),
+                    "{method} {path} declares no action"
+                );
+                count += 1;
+            }
+        }
+        assert!(count > 150, "only {count} operations");
+    }
+
+    #[test]
+    fn operations_that_change_something_need_more_than_reading() {
+        /// Suffixes of operations that read although their method is not safe.
+        const READING: [&str; 25] = [
+            "/advice",
+            "/facets",
+            "/feeds/search",
+            "/feeds/read",
+            "/feeds/merge",
+            "/messages/search",
+            "/latest",
+            "/preview",
+            "/query_exemplars",
+            "/export",
+            "/format_query",
+            "/parse_query",
+            "/query",
+            "/query/batch",
+            "/query_range",
+            "/api/v1/read",
+            "/series",
+            "/labels",
+            "/explain",
+            "/get",
+            "/scan",
+            "/count",
+            "/aggregate",
+            "/rows/why",
+            "/watch",
+        ];
+        for (path, item) in &crate::document().paths.paths {
+            for (method, operation) in operations(item) {
+                let may_read = method == Method::GET
+                    || READING.iter().any(|end| path.ends_with(end))
+                    || path.ends_with("/search")
+                    || path.ends_with("/checkpoints")
+                    || path == "/v1/sql";
+                let reads = matches!(
+                    declaration(operation),
+                    Some(Declared::Open | Declared::Any | Declared::Action(Action::Read | Action::Observe))
+                );
+                assert!(may_read || !reads, "{method} {path} is declared as a read");
+            }
+        }
+    }
+}

@@ -1,0 +1,788 @@
+//! Access: roles and scopes on every operation of the OpenAPI document, and the life of tokens.
+//!
+//! The matrix sends the example request of each operation with a token of each role. A new route is included
+//! automatically, because it is in the document.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_http::{HttpSettings, Secret};
+
+use crate::client::{Response, Server};
+use crate::document::ExampleRequest;
+
+const ROOT: &str = "root-token-of-some-length";
+/// Text in the names and values of everything that a restricted token must not see.
+const HIDDEN: &str = "zqx";
+/// Nanoseconds.
+const HOUR: i64 = 3_600_000_000_000;
+const ROLES: [&str; 4] = ["reader", "writer", "operator", "admin"];
+
+fn settings() -> HttpSettings {
+    HttpSettings {
+        token: Some(Secret::new(ROOT).expect("long enough")),
+        ..HttpSettings::default()
+    }
+}
+
+fn start() -> Server {
+    Server::with(settings())
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
+    let authorization = bearer(token);
+    let headers = [
+        ("authorization", &*authorization),
+        ("content-type", "application/json"),
+    ];
+    server.send(method, path, &headers, body.as_bytes())
+}
+
+/// Creates a token and returns its response.
+fn create(server: &Server, body: &Value) -> Value {
+    ask(server, ROOT, "POST", "/v1/tokens", &body.to_string()).expect(201)
+}
+
+/// Creates a token with one role, restricted to tables, and returns its text.
+fn token(server: &Server, role: &str, tables: &[&str]) -> String {
+    let created = create(server, &json!({"name": role, "roles": [role], "tables": tables}));
+    created["token"].as_str().expect("a token").to_owned()
+}
+
+/// Returns true if the role of the token was the reason for a refusal.
+fn is_wrong_role(response: &Response) -> bool {
+    response.status == 403 && response.text().contains("needs one of")
+}
+
+/// Returns true if the scope of the token was the reason for a refusal.
+fn is_out_of_scope(response: &Response) -> bool {
+    response.status == 403 && response.text().contains("its scope is")
+}
+
+/// Creates tables of all models with data, a stream and jobs. `word` is in all their names and values.
+fn fill(server: &Server, word: &str) {
+    let root = |method: &str, path: &str, body: &Value| {
+        let response = ask(server, ROOT, method, path, &body.to_string());
+        assert!(response.status < 300, "{method} {path}: {}", response.text());
+        response
+    };
+    let key = json!({"key": [{"name": "id", "type": "string"}]});
+    root("POST", "/v1/tables", &json!({"name": word}));
+    root(
+        "POST",
+        "/v1/tables",
+        &json!({"name": format!("{word}-wide"), "model": "wide", "wide": key}),
+    );
+    root(
+        "POST",
+        "/v1/tables",
+        &json!({"name": format!("{word}-feed"), "model": "feed", "feed": {"inboxes": {}}}),
+    );
+    root(
+        "POST",
+        &format!("/v1/tables/{word}/points"),
+        &json!({"points": [{"measurement": format!("{word}_cpu"), "tags": {"host": word}, "fields": {"f": word}}]}),
+    );
+    root(
+        "POST",
+        &format!("/v1/tables/{word}-wide/rows"),
+        &json!({"rows": [{"op": "put", "key": {"id": word}, "columns": {"c": word}}]}),
+    );
+    root(
+        "PUT",
+        &format!("/v1/changes/{word}"),
+        &json!({"tables": [word, format!("{word}-*")]}),
+    );
+    root("POST", "/v1/jobs", &json!({"kind": "fold", "table": word}));
+}
+
+#[test]
+fn every_operation_is_allowed_by_its_roles_only() {
+    let server = start();
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let tokens = ROLES.map(|role| (role, token(&server, role, &[])));
+    let (mut asked, mut refused) = (0, 0);
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let request = ExampleRequest::new(&document, path, operation, "default");
+            let required = &operation["security"][0]["token"];
+            let Some(required) = required.as_array() else {
+                assert_eq!(operation["security"], json!([{}]), "{method} {path}");
+                continue;
+            };
+            let missing = request.send(&server, method, &[]);
+            assert_eq!(missing.status, 401, "{method} {path} without a token");
+            let wrong = request.send(&server, method, &[("authorization", "Bearer tl_0123456789ab_0")]);
+            assert_eq!(wrong.status, 401, "{method} {path} with a wrong token");
+            let [required] = required.as_slice() else {
+                continue;
+            };
+            for (role, token) in &tokens {
+                let is_allowed = match required.as_str().expect("an action") {
+                    "observe" | "read" => *role != "writer",
+                    "write" => matches!(*role, "writer" | "admin"),
+                    "operate" => matches!(*role, "operator" | "admin"),
+                    "administer" => *role == "admin",
+                    other => panic!("{method} {path}: {other}"),
+                };
+                let response = request.send(&server, method, &[("authorization", &bearer(token))]);
+                assert_eq!(
+                    is_wrong_role(&response),
+                    !is_allowed,
+                    "{method} {path} as {role}: {} {}",
+                    response.status,
+                    response.text()
+                );
+                assert_ne!(response.status, 401, "{method} {path} as {role}");
+                asked += 1;
+                refused += usize::from(!is_allowed);
+            }
+        }
+    }
+    println!("{asked} requests, {refused} refused");
+    assert!(asked > 600 && refused > 200, "{asked} {refused}");
+}
+
+#[test]
+fn a_scope_hides_all_other_tables_on_every_operation() {
+    let server = start();
+    fill(&server, "seen");
+    fill(&server, HIDDEN);
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
+    let tokens =
+        ["reader", "writer", "operator"].map(|role| (role, token(&server, role, &["seen", "seen-*"])));
+    let (mut asked, mut refused) = (0, 0);
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            if operation["security"][0]["token"].is_null() {
+                continue;
+            }
+            for table in ["", "-wide", "-feed"] {
+                for word in ["seen", HIDDEN] {
+                    let name = format!("{word}{table}");
+                    let mut request = ExampleRequest::new(&document, path, operation, &name);
+                    let is_of_stream = path.contains("{stream}");
+                    if is_of_stream {
+                        request.address = request
+                            .address
+                            .replace("/v1/changes/orders", &format!("/v1/changes/{word}"));
+                    }
+                    let is_hidden = word == HIDDEN && path.contains("{table}");
+                    for (role, token) in &tokens {
+                        let response = request.send(&server, method, &[("authorization", &bearer(token))]);
+                        let text = response.text();
+                        let what = format!("{method} {path} of {name} as {role}: {} {text}", response.status);
+                        if is_hidden {
+                            assert!(is_out_of_scope(&response) || is_wrong_role(&response), "{what}");
+                            // The name of the table is in the request itself.
+                            let others = text.replace(&name, "");
+                            assert!(!others.contains(HIDDEN), "{what}");
+                            refused += 1;
+                        } else if is_of_stream && word == HIDDEN {
+                            // Like a stream that does not exist, whose name is in the request itself.
+                            assert!(response.status == 404 || is_wrong_role(&response), "{what}");
+                        } else {
+                            assert!(!text.contains(HIDDEN), "{what}");
+                        }
+                        asked += 1;
+                    }
+                    if !path.contains("{table}") && !is_of_stream {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    println!("{asked} requests, {refused} refused");
+    assert!(asked > 1_500 && refused > 500, "{asked} {refused}");
+    // Nothing of the hidden tables has changed.
+    let found = ask(
+        &server,
+        ROOT,
+        "GET",
+        &format!("/v1/tables/{HIDDEN}/measurements"),
+        "",
+    )
+    .expect(200);
+    assert!(found.to_string().contains(&format!("{HIDDEN}_cpu")), "{found}");
+}
+
+#[test]
+fn tables_that_are_not_in_the_path_are_checked() {
+    let server = start();
+    fill(&server, "seen");
+    fill(&server, HIDDEN);
+    let scope = ["seen", "seen-*"];
+    let [reader, writer, operator] =
+        ["reader", "writer", "operator"].map(|role| token(&server, role, &scope));
+    let refused = |token: &str, method: &str, path: &str, body: Value| {
+        let body = match body {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let response = ask(&server, token, method, path, &body);
+        let text = response.text();
+        assert!(
+            text.contains("its scope is") || text.contains("needs one of"),
+            "{method} {path} {body}: {} {text}",
+            response.status
+        );
+    };
+    let wide = format!("{HIDDEN}-wide");
+    // SQL.
+    refused(
+        &reader,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("SELECT * FROM \"{wide}\"")}),
+    );
+    refused(
+        &reader,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("EXPLAIN SELECT * FROM \"{wide}\"")}),
+    );
+    refused(
+        &reader,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("SHOW CREATE TABLE \"{wide}\"")}),
+    );
+    refused(
+        &reader,
+        "POST",
+        "/v1/sql",
+        json!({"statement": "UPSERT INTO \"seen-wide\" (id, c) VALUES ('a', 'b')"}),
+    );
+    refused(
+        &writer,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("UPSERT INTO \"{wide}\" (id, c) VALUES ('a', 'b')")}),
+    );
+    refused(
+        &writer,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("DELETE FROM \"{wide}\" WHERE id = 'a'")}),
+    );
+    refused(
+        &writer,
+        "POST",
+        "/v1/sql",
+        json!({"statement": "SELECT * FROM \"seen-wide\""}),
+    );
+    refused(
+        &writer,
+        "POST",
+        "/v1/sql",
+        json!({"statement": "DROP TABLE \"seen-wide\""}),
+    );
+    refused(
+        &operator,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("DROP TABLE \"{wide}\"")}),
+    );
+    refused(
+        &operator,
+        "POST",
+        "/v1/sql",
+        json!({"statement": "CREATE TABLE other (id VARCHAR PRIMARY KEY)"}),
+    );
+    refused(
+        &operator,
+        "POST",
+        "/v1/sql",
+        json!({"statement": format!("CREATE INDEX i ON \"{wide}\" (c)")}),
+    );
+    let shown = ask(
+        &server,
+        &reader,
+        "POST",
+        "/v1/sql",
+        r#"{"statement": "SHOW TABLES"}"#,
+    );
+    assert!(
+        shown.status == 200 && shown.text().contains("seen-wide"),
+        "{}",
+        shown.text()
+    );
+    assert!(!shown.text().contains(HIDDEN), "{}", shown.text());
+    let allowed = r#"{"statement": "UPSERT INTO \"seen-wide\" (id, c) VALUES ('a', 'b')"}"#;
+    ask(&server, &writer, "POST", "/v1/sql", allowed).expect(200);
+    // InfluxDB: a table, the default table, and databases.
+    for path in [
+        format!("/write?db={HIDDEN}"),
+        "/write?db=other".into(),
+        "/write".into(),
+    ] {
+        refused(&writer, "POST", &path, "m f=1".into());
+    }
+    refused(
+        &writer,
+        "POST",
+        &format!("/api/v2/write?org=o&bucket={HIDDEN}"),
+        "m f=1".into(),
+    );
+    assert_eq!(
+        ask(&server, &writer, "POST", "/write?db=seen", "m f=1").status,
+        204
+    );
+    refused(
+        &writer,
+        "GET",
+        "/query?q=CREATE%20DATABASE%20%22seen-2%22",
+        Value::String(String::new()),
+    );
+    refused(
+        &operator,
+        "GET",
+        "/query?q=CREATE%20DATABASE%20%22other%22",
+        Value::String(String::new()),
+    );
+    let known = ask(
+        &server,
+        &writer,
+        "GET",
+        "/query?q=CREATE%20DATABASE%20%22seen%22",
+        "",
+    )
+    .expect(200);
+    assert!(known["results"][0]["error"].is_null(), "{known}");
+    let databases = ask(&server, &reader, "GET", "/query?q=SHOW%20DATABASES", "").text();
+    assert!(
+        databases.contains("seen") && !databases.contains(HIDDEN),
+        "{databases}"
+    );
+    // Prometheus at the root stands for the default table.
+    for path in [
+        "/api/v1/query?query=up",
+        "/api/v1/labels",
+        "/api/v1/status/tsdb",
+        "/federate?match[]=up",
+    ] {
+        refused(&reader, "GET", path, Value::String(String::new()));
+    }
+    // Tables in bodies.
+    refused(&operator, "POST", "/v1/tables", json!({"name": "other"}));
+    refused(
+        &operator,
+        "POST",
+        "/v1/jobs",
+        json!({"kind": "fold", "table": HIDDEN}),
+    );
+    refused(&operator, "POST", "/v1/jobs", json!({"kind": "fold"}));
+    refused(&operator, "POST", "/v1/jobs", json!({"kind": "seal"}));
+    refused(&reader, "POST", "/v1/policies/preview", json!({"table": HIDDEN}));
+    refused(
+        &operator,
+        "POST",
+        "/v1/tables/seen/archive/restore",
+        json!({"range": {}, "into": HIDDEN}),
+    );
+    refused(
+        &operator,
+        "POST",
+        "/v1/tables/seen-wide/rows/rekey",
+        json!({"into": wide}),
+    );
+    refused(&operator, "POST", "/v1/archive/attach", json!({"target": "a"}));
+    refused(&operator, "POST", "/v1/archive/orphans", json!({"target": "a"}));
+    refused(
+        &operator,
+        "POST",
+        "/v1/clock/confirm",
+        Value::String(String::new()),
+    );
+    refused(&operator, "PUT", "/v1/changes/other", json!({}));
+    refused(&operator, "PUT", "/v1/changes/other", json!({"tables": ["see*"]}));
+    refused(
+        &operator,
+        "PUT",
+        "/v1/changes/other",
+        json!({"tables": ["seen", wide]}),
+    );
+    ask(
+        &server,
+        &operator,
+        "PUT",
+        "/v1/changes/other",
+        r#"{"tables": ["seen"]}"#,
+    )
+    .expect(200);
+    // Figures of all tables together.
+    refused(&reader, "GET", "/metrics", Value::String(String::new()));
+    let unrestricted = token(&server, "reader", &[]);
+    assert_eq!(ask(&server, &unrestricted, "GET", "/metrics", "").status, 200);
+}
+
+#[test]
+fn a_writer_gets_no_row_back() {
+    let server = start();
+    fill(&server, "seen");
+    let path = "/v1/tables/seen-wide/rows";
+    let body =
+        r#"{"rows": [{"op": "update", "key": {"id": "seen"}, "columns": {"d": 1}, "return": "before"}]}"#;
+    let writer = token(&server, "writer", &[]);
+    let response = ask(&server, &writer, "POST", path, body);
+    assert!(
+        response.text().contains("needs one of reader, operator, admin"),
+        "{}",
+        response.text()
+    );
+    let both = create(&server, &json!({"name": "both", "roles": ["writer", "reader"]}));
+    let response = ask(
+        &server,
+        both["token"].as_str().expect("a token"),
+        "POST",
+        path,
+        body,
+    );
+    assert_eq!(response.status, 200);
+    assert!(response.text().contains("\"c\":\"seen\""), "{}", response.text());
+}
+
+#[test]
+fn a_token_of_a_model_reaches_no_other_model() {
+    let server = start();
+    fill(&server, "seen");
+    let created = create(
+        &server,
+        &json!({"name": "a", "roles": ["reader"], "models": ["wide"]}),
+    );
+    let of_wide = created["token"].as_str().expect("a token");
+    let tables = ask(&server, of_wide, "GET", "/v1/tables", "").expect(200);
+    let names: Vec<&str> = tables["tables"]
+        .as_array()
+        .expect("tables")
+        .iter()
+        .filter_map(|table| table["name"].as_str())
+        .collect();
+    assert_eq!(names, ["seen-wide"]);
+    assert!(is_out_of_scope(&ask(
+        &server,
+        of_wide,
+        "GET",
+        "/v1/tables/seen",
+        ""
+    )));
+    assert!(is_out_of_scope(&ask(
+        &server,
+        of_wide,
+        "GET",
+        "/v1/tables/seen-feed",
+        ""
+    )));
+    let users = ask(
+        &server,
+        of_wide,
+        "POST",
+        "/v1/tables/seen-feed-users/rows/scan",
+        "{}",
+    );
+    assert_ne!(users.status, 200, "{}", users.text());
+    ask(
+        &server,
+        of_wide,
+        "POST",
+        "/v1/tables/seen-wide/rows/scan",
+        r#"{"allow_scan": true}"#,
+    )
+    .expect(200);
+}
+
+#[test]
+fn a_token_is_shown_once_and_stored_as_a_hash() {
+    let server = start();
+    let created = create(
+        &server,
+        &json!({"name": "telegraf", "roles": ["writer"], "tables": ["fleet"], "models": ["series"], "expires": "now+90d"}),
+    );
+    let text = created["token"].as_str().expect("a token");
+    let id = created["id"].as_str().expect("an id");
+    assert!(text.starts_with(&format!("tl_{id}_")), "{text}");
+    assert_eq!(created["created_by"], "configured token");
+    assert_eq!(created["expires"], "2027-02-18T12:00:00Z");
+    let secret = &text[id.len() + 4..];
+    for path in ["/v1/tokens".to_owned(), format!("/v1/tokens/{id}")] {
+        let shown = ask(&server, ROOT, "GET", &path, "");
+        assert_eq!(shown.status, 200);
+        assert!(
+            shown.text().contains("telegraf") && !shown.text().contains(secret),
+            "{}",
+            shown.text()
+        );
+        assert!(!shown.text().contains("sha256"), "{}", shown.text());
+    }
+    let rows = server.engine.state_rows("tokens").expect("readable");
+    let stored = format!("{rows:?}");
+    assert!(
+        stored.contains("telegraf") && !stored.contains(secret),
+        "{stored}"
+    );
+    let own = ask(&server, text, "GET", "/v1/access", "").expect(200);
+    assert_eq!(
+        (&own["id"], &own["roles"], &own["tables"], &own["models"]),
+        (
+            &json!(id),
+            &json!(["writer"]),
+            &json!(["fleet"]),
+            &json!(["series"])
+        )
+    );
+    let listed = ask(&server, ROOT, "GET", "/v1/tokens", "").expect(200);
+    assert_eq!(listed["tokens"][0]["last_used"], crate::client::NOW);
+    assert!(
+        ask(&server, text, "GET", "/v1/tokens", "")
+            .text()
+            .contains("needs one of admin")
+    );
+}
+
+#[test]
+fn a_token_is_taken_in_the_form_of_every_protocol() {
+    use base64::Engine as _;
+    let server = start();
+    let writer = token(&server, "writer", &[]);
+    let basic = base64::engine::general_purpose::STANDARD.encode(format!("any:{writer}"));
+    for authorization in [
+        format!("Bearer {writer}"),
+        format!("bearer {writer}"),
+        format!("Token {writer}"),
+        format!("Token any:{writer}"),
+        format!("Basic {basic}"),
+    ] {
+        let response = server.send("POST", "/write", &[("authorization", &authorization)], b"m f=1");
+        assert_eq!(response.status, 204, "{authorization}");
+    }
+    assert_eq!(
+        server
+            .post(&format!("/write?u=any&p={writer}"), "", "m f=1")
+            .status,
+        204
+    );
+    let shorter = &writer[..writer.len() - 1];
+    assert_eq!(
+        server
+            .post(&format!("/write?u=any&p={shorter}"), "", "m f=1")
+            .status,
+        401
+    );
+}
+
+#[test]
+fn tokens_are_rotated_with_an_overlap_and_expire() {
+    let server = start();
+    let created = create(
+        &server,
+        &json!({"name": "a", "roles": ["reader"], "expires": "now+10d"}),
+    );
+    let (first, id) = (
+        created["token"].as_str().expect("a token"),
+        created["id"].as_str().expect("an id"),
+    );
+    let status = |token: &str| ask(&server, token, "GET", "/v1/tables", "").status;
+    let path = format!("/v1/tokens/{id}/rotate");
+    let rotated = ask(&server, ROOT, "POST", &path, r#"{"overlap": "1h"}"#).expect(200);
+    let second = rotated["token"].as_str().expect("a token");
+    assert_eq!(rotated["previous_secret_until"], "2026-11-20T13:00:00Z");
+    assert_eq!((status(first), status(second)), (200, 200));
+    server.clock.advance(HOUR);
+    assert_eq!((status(first), status(second)), (401, 200));
+    let gone = ask(&server, first, "GET", "/v1/tables", "").text();
+    assert!(
+        gone.contains(id) && gone.contains("expired or was replaced"),
+        "{gone}"
+    );
+    ask(&server, ROOT, "POST", &path, r#"{"overlap": "31d"}"#).expect(400);
+    server.clock.advance(240 * HOUR);
+    assert_eq!(status(second), 401);
+    let listed = ask(&server, ROOT, "GET", "/v1/tokens", "").expect(200);
+    assert_eq!(listed["tokens"][0]["is_expired"], true);
+    ask(&server, ROOT, "POST", &path, "{}").expect(409);
+}
+
+#[test]
+fn a_revoked_token_is_refused_at_once_and_its_watch_ends() {
+    let server = start();
+    let created = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let (text, id) = (
+        created["token"].as_str().expect("a token"),
+        created["id"].as_str().expect("an id"),
+    );
+    let mut watch = server.connect();
+    let head = format!(
+        "GET /v1/tables/default/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nconnection: close\r\n\r\n",
+        bearer(text)
+    );
+    watch.write_all(head.as_bytes()).expect("sent");
+    let mut events = Vec::new();
+    let mut buffer = [0; 4_096];
+    while !String::from_utf8_lossy(&events).contains("event: ready") {
+        let read = watch.read(&mut buffer).expect("events in time");
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
+        events.extend_from_slice(&buffer[..read]);
+    }
+    let path = format!("/v1/tokens/{id}");
+    assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
+    ask(&server, ROOT, "DELETE", &path, "").expect(404);
+    // The write would be an event of the watch.
+    assert_eq!(ask(&server, ROOT, "POST", "/write", "zqx f=1").status, 204);
+    watch.read_to_end(&mut events).expect("the watch ends");
+    let events = String::from_utf8_lossy(&events);
+    assert!(!events.contains("zqx"), "{events}");
+    assert_eq!(ask(&server, text, "GET", "/v1/tables", "").status, 401);
+}
+
+#[test]
+fn tokens_and_their_last_use_survive_a_restart() {
+    let disk: Arc<MemoryDisk> = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(Arc::clone(&disk), settings());
+    let [kept, revoked] = ["kept", "revoked"].map(|name| {
+        create(
+            &server,
+            &json!({"name": name, "roles": ["reader"], "tables": ["seen*"]}),
+        )
+    });
+    let text = |token: &Value| token["token"].as_str().expect("a token").to_owned();
+    ask(&server, &text(&kept), "GET", "/v1/tables", "").expect(200);
+    let path = format!("/v1/tokens/{}", revoked["id"].as_str().expect("an id"));
+    assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
+    server.wait_stopped();
+    server.engine.close().expect("closes");
+    drop(server);
+    let server = Server::on(disk, settings());
+    let listed = ask(&server, ROOT, "GET", "/v1/tokens", "").expect(200);
+    assert_eq!(listed["tokens"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(listed["tokens"][0]["tables"], json!(["seen*"]));
+    assert_eq!(ask(&server, &text(&revoked), "GET", "/v1/tables", "").status, 401);
+    ask(&server, &text(&kept), "GET", "/v1/tables", "").expect(200);
+    assert!(is_out_of_scope(&ask(
+        &server,
+        &text(&kept),
+        "GET",
+        "/v1/tables/other",
+        ""
+    )));
+}
+
+#[test]
+fn wrong_requests_for_tokens_are_explained() {
+    let server = start();
+    for (body, part) in [
+        (json!({"name": "a", "roles": []}), "needs a role"),
+        (json!({"name": "", "roles": ["reader"]}), "1 to 64 characters"),
+        (json!({"name": "a", "roles": ["owner"]}), "reader"),
+        (
+            json!({"name": "a", "roles": ["reader"], "tables": ["A"]}),
+            "neither the name of a table",
+        ),
+        (
+            json!({"name": "a", "roles": ["admin"], "tables": ["a"]}),
+            "admin cannot be restricted",
+        ),
+        (
+            json!({"name": "a", "roles": ["reader"], "expires": "now-1h"}),
+            "in the past",
+        ),
+        (json!({"name": "a", "roles": ["reader"], "table": "a"}), "table"),
+    ] {
+        let response = ask(&server, ROOT, "POST", "/v1/tokens", &body.to_string());
+        let error = response.expect(400);
+        let message = error["message"].as_str().expect("a message");
+        assert!(message.contains(part), "{body}: {message}");
+    }
+    ask(&server, ROOT, "GET", "/v1/tokens/none", "").expect(404);
+    let open = Server::start();
+    let response = open.json("POST", "/v1/tokens", r#"{"name": "a", "roles": ["reader"]}"#);
+    let message = response.expect(409)["message"].clone();
+    assert!(
+        message.as_str().is_some_and(|text| text.contains("--token-file")),
+        "{message}"
+    );
+    let access = open.get("/v1/access").expect(200);
+    assert_eq!(
+        (&access["name"], &access["roles"]),
+        (&json!("anonymous"), &json!(["admin"]))
+    );
+}
+
+#[test]
+fn tokens_of_a_file_are_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("hashes.json");
+    let write = |tokens: Value, mode: u32| {
+        let next = folder.path().join("next");
+        std::fs::write(&next, json!({"tokens": tokens}).to_string()).expect("a file");
+        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(mode)).expect("its mode");
+        std::fs::rename(&next, &path).expect("replaced");
+    };
+    let sha256 = |token: &str| String::from(tideline_access::TokenHash::of(token));
+    let (one, two) = ("secret-of-the-first-tool", "secret-of-the-second-tool");
+    let first = json!({"id": "first", "roles": ["reader"], "tables": ["seen*"], "sha256": [sha256(one)]});
+    write(json!([first]), 0o644);
+    let server = Server::with(HttpSettings {
+        hashes_file: Some(path.clone()),
+        ..HttpSettings::default()
+    });
+    assert_eq!(server.get("/v1/tables").status, 401);
+    let status = |token: &str| ask(&server, token, "GET", "/v1/tables", "").status;
+    let follows = |token: &str, expected: u16| {
+        let begun = std::time::Instant::now();
+        while status(token) != expected {
+            assert!(
+                begun.elapsed() < crate::client::ANSWER_TIMEOUT,
+                "{token} is not {expected}"
+            );
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!((status(one), status(two)), (200, 401));
+    assert!(is_out_of_scope(&ask(&server, one, "GET", "/v1/tables/other", "")));
+    // A file that is not valid, or that others can write, changes nothing.
+    let second = json!({"id": "second", "roles": ["admin"], "sha256": [sha256(two)]});
+    write(json!([first, second]), 0o666);
+    write(
+        json!([first, {"id": "second", "roles": [], "sha256": [sha256(two)]}]),
+        0o600,
+    );
+    write(json!([first, second]), 0o600);
+    follows(two, 200);
+    assert_eq!(status(one), 200);
+    let listed = ask(&server, two, "GET", "/v1/tokens", "").expect(200);
+    assert_eq!(
+        (&listed["tokens"][0]["id"], &listed["tokens"][1]["created_by"]),
+        (&json!("first"), &json!("file"))
+    );
+    let conflict = ask(&server, two, "DELETE", "/v1/tokens/first", "").expect(409);
+    assert!(
+        conflict["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("hashes_file")),
+        "{conflict}"
+    );
+    ask(&server, two, "POST", "/v1/tokens/first/rotate", "{}").expect(409);
+    let created = ask(
+        &server,
+        two,
+        "POST",
+        "/v1/tokens",
+        r#"{"name": "third", "roles": ["reader"]}"#,
+    )
+    .expect(201);
+    write(json!([second]), 0o600);
+    follows(one, 401);
+    assert_eq!(
+        status(created["token"].as_str().expect("a token")),
+        200,
+        "stored tokens stay"
+    );
+}
