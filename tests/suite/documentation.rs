@@ -22,6 +22,11 @@ const ADDRESS: &str = "localhost:8490";
 /// Archive target in the pages; the test replaces it by a folder.
 const TARGET: &str = "s3://bucket/tideline";
 
+/// Page whose server requires tokens. Its commands use the token of the configuration.
+const PAGE_WITH_TOKENS: &str = "access.md";
+/// File with that token, and the token.
+const ADMIN: (&str, &str) = ("admin.token", "token-of-the-examples");
+
 /// Number of digits of a sequence number.
 const SEQUENCE_DIGITS: usize = 19;
 
@@ -81,7 +86,10 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     let archive = folder.beside("archive");
     fs::create_dir(&archive).expect("a folder");
     let target = format!("file://{}", archive.display());
-    let launch = Launch::default().environment("TIDELINE__ARCHIVE__ALLOWED_TARGETS", &target);
+    let mut launch = Launch::default().environment("TIDELINE__ARCHIVE__ALLOWED_TARGETS", &target);
+    if name == PAGE_WITH_TOKENS {
+        launch = launch.environment("TIDELINE__AUTH__TOKEN", ADMIN.1);
+    }
     let server = folder.start(&launch);
     let client = server.client();
     let files = folder.beside("files");
@@ -91,6 +99,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
         "room,host,ts,temperature\nroom,attic,1700000000,21.5\n",
     )
     .expect("a file");
+    fs::write(files.join(ADMIN.0), ADMIN.1).expect("a file");
     fs::write(files.join("harbour.mp4"), vec![7; 300_000]).expect("a file");
     let mut commands = 0;
     let mut last: Option<Response> = None;
@@ -103,6 +112,7 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
                 for (shown, assigned) in &numbers {
                     text = text.replace(shown, assigned);
                 }
+                let text = with_files(&text, &files);
                 for command in commands_of(&text) {
                     commands += 1;
                     settle(last.take(), None, &mut numbers, &location);
@@ -120,6 +130,19 @@ fn check_blocks(name: &str, blocks: &[Block]) -> usize {
     }
     settle(last, None, &mut numbers, name);
     commands
+}
+
+/// Replaces `$(cat FILE)` by the content of the file, without a line end, as a shell does.
+fn with_files(text: &str, files: &Path) -> String {
+    let mut parts = text.split("$(cat ");
+    let mut joined = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (file, rest) = part.split_once(')').expect("a closing bracket");
+        let content = fs::read_to_string(files.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        joined.push_str(content.trim_end());
+        joined.push_str(rest);
+    }
+    joined
 }
 
 /// Asserts that a response is a success, or the failure that the page shows, and that it matches the page.
@@ -195,6 +218,7 @@ fn run(command: &[String], client: &Client, files: &Path, location: &str) -> Opt
                 .current_dir(files)
                 .env("TIDELINE_SERVER", format!("http://{}", client.address()))
                 .env("HOME", files)
+                .env("TIDELINE_TOKEN_FILE", ADMIN.0)
                 .output()
                 .expect("the binary runs");
             let text = String::from_utf8_lossy(&ran.stderr);

@@ -57,6 +57,7 @@ const PAGES: &[Page] = pages![
     "command-line",
     "agents",
     "prometheus",
+    "access",
     "operations",
     "cassandra",
     "settings",
