@@ -10,6 +10,8 @@
 //! | [`scope`] | [`Scope`]: the tables and models to which a token is restricted |
 //! | [`principal`] | [`Principal`], [`Access`], [`Denied`]: the decision |
 //! | [`token`] | [`TokenText`]: the text of a token, its checksum and its hash |
+//! | [`jwt`] | [`JwtVerifier`](jwt::JwtVerifier): JSON Web Tokens of an identity provider |
+//! | `verification` | signature algorithms of these tokens |
 //! | [`record`] | [`TokenRecord`]: the stored form of a token |
 //! | [`registry`] | [`Tokens`]: the valid tokens of a server, found by their hash |
 //!
@@ -30,11 +32,13 @@
 //! ```
 
 pub mod action;
+pub mod jwt;
 pub mod principal;
 pub mod record;
 pub mod registry;
 pub mod scope;
 pub mod token;
+mod verification;
 
 pub use action::{Action, Role};
 pub use principal::{Access, Denied, Principal};

@@ -50,6 +50,13 @@ impl Principal {
         self
     }
 
+    /// Returns the principal with an end.
+    #[must_use]
+    pub fn ending(mut self, end: Timestamp) -> Self {
+        self.ends = AtomicI64::new(end.nanos());
+        self
+    }
+
     /// Creates the principal of all requests to a server without tokens.
     pub fn anonymous() -> Self {
         Self::new("anonymous", [Role::Admin], Scope::default())
@@ -92,7 +99,7 @@ impl Principal {
     }
 
     /// Ends the principal, so that [`is_valid`](Self::is_valid) returns false from now on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.ends.store(i64::MIN, Ordering::Relaxed);
     }
 
