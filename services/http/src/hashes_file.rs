@@ -7,9 +7,7 @@
 //! {"tokens": [{"id": "grafana", "roles": ["reader"], "tables": ["fleet"], "sha256": ["9f86…"]}]}
 //! ```
 
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -18,33 +16,16 @@ use tideline_access::{Authenticated, Role, Scope, StoredSecret, TokenHash, Token
 use tideline_engine::model::{TableModel, Timestamp};
 use tideline_openapi::plain;
 
-/// Largest file, in bytes.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+use crate::followed_file::FollowedFile;
+
 /// Longest id of a token, in bytes.
 const ID_BYTES_MAX: usize = 64;
-/// Mode bits with which others than the owner and the group can write a file.
-const WRITABLE_BY_OTHERS: u32 = 0o002;
-/// Mode bit with which the group can write a file.
-const WRITABLE_BY_GROUP: u32 = 0o020;
 
 /// Tokens of a file.
 #[derive(Debug)]
 pub(crate) struct HashesFile {
-    path: PathBuf,
     tokens: Tokens,
-    /// State of the file when it was last read; also of a file that is not valid, so that it is reported once.
-    read: Mutex<Option<Stamp>>,
-}
-
-/// State of a file. A file that was replaced or written has another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    mode: u32,
+    file: Mutex<FollowedFile>,
 }
 
 /// Content of the file.
@@ -77,13 +58,12 @@ impl HashesFile {
     ///
     /// # Errors
     ///
-    /// Fails with the reason if the file cannot be read, is not valid, or can be written by other users.
-    pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
-        let (records, stamp) = read(&path)?;
+    /// Fails with the reason if the file is refused or its content is not valid.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let (file, records) = FollowedFile::open(path, parse)?;
         Ok(Self {
-            path,
             tokens: Tokens::new(records.into_iter().map(|record| (record, None))),
-            read: Mutex::new(Some(stamp)),
+            file: Mutex::new(file),
         })
     }
 
@@ -94,24 +74,8 @@ impl HashesFile {
 
     /// Reads the file again if it has changed. Returns true if its tokens were replaced.
     pub(crate) fn follow(&self) -> bool {
-        let mut last = self.read.lock();
-        let current = fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
-        if *last == current {
-            return false;
-        }
-        match read(&self.path) {
-            Ok((records, stamp)) => {
-                *last = Some(stamp);
-                tracing::info!(path = %self.path.display(), tokens = records.len(), "the file of token hashes was read");
-                self.tokens.replace(records);
-                true
-            }
-            Err(reason) => {
-                *last = current;
-                tracing::warn!(%reason, "the file of token hashes has changed but is not valid; its last valid state stays");
-                false
-            }
-        }
+        let changed = self.file.lock().follow(parse);
+        changed.map(|records| self.tokens.replace(records)).is_some()
     }
 
     /// Returns a token of the file and the time of its last use.
@@ -125,54 +89,26 @@ impl HashesFile {
     }
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            mode: metadata.mode(),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<(Vec<TokenRecord>, Stamp), String> {
-    let at = |reason: String| format!("{}: {reason}", path.display());
-    let metadata = fs::metadata(path).map_err(|error| at(error.to_string()))?;
-    if metadata.mode() & (WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP) != 0 {
-        return Err(at(format!(
-            "other users can write this file (mode {:o}), and could give themselves access; set it to 600 or 644",
-            metadata.mode() & 0o777
-        )));
-    }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(at(format!(
-            "the file has {} bytes; the limit is {FILE_BYTES_MAX}",
-            metadata.len()
-        )));
-    }
-    let bytes = fs::read(path).map_err(|error| at(error.to_string()))?;
-    let content: Content = plain::read(&bytes).map_err(|fault| at(fault.message))?;
-    let mut ids = HashSet::new();
-    let mut hashes = HashSet::new();
+/// Returns the tokens of a content.
+fn parse(bytes: &[u8]) -> Result<Vec<TokenRecord>, String> {
+    let content: Content = plain::read(bytes).map_err(|fault| fault.message)?;
+    let (mut ids, mut hashes) = (HashSet::new(), HashSet::new());
     let mut records = Vec::with_capacity(content.tokens.len());
     for entry in content.tokens {
-        let record = entry.into_record().map_err(&at)?;
+        let record = entry.into_record()?;
         if !ids.insert(record.id.clone()) {
-            return Err(at(format!("two tokens have the id {:?}", record.id)));
+            return Err(format!("two tokens have the id {:?}", record.id));
         }
         if let Some(secret) = record.secrets.iter().find(|secret| !hashes.insert(secret.sha256)) {
-            return Err(at(format!(
+            return Err(format!(
                 "token {:?}: the hash {} is there twice",
                 record.id,
                 String::from(secret.sha256)
-            )));
+            ));
         }
         records.push(record);
     }
-    Ok((records, Stamp::of(&metadata)))
+    Ok(records)
 }
 
 impl Entry {

@@ -16,7 +16,8 @@
 //! | `serve` | the binding of the router to `tideline_connections` |
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
-//! | `tokens`, `hashes_file`, `routes`, `grant` | stored tokens; tokens of a file; actions of routes; the handle that gives a handler access to tables |
+//! | `tokens`, `hashes_file`, `jwks_file`, `followed_file` | stored tokens; tokens of a file and of an identity provider |
+//! | `routes`, `grant` | actions of routes; the handle that gives a handler access to tables |
 //! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
@@ -42,11 +43,13 @@ mod described;
 mod extract;
 mod failure;
 mod feed_watching;
+mod followed_file;
 mod grant;
 mod guard;
 mod hashes_file;
 mod host;
 mod ingest;
+mod jwks_file;
 mod live;
 mod metrics;
 mod observe;
@@ -66,7 +69,8 @@ mod watching;
 
 pub use router::document;
 pub use serve::serve;
-pub use settings::{HttpSettings, Secret, WeakSecret};
+pub use settings::{HttpSettings, JwtFileSettings, Secret, WeakSecret};
+pub use tideline_access::jwt::JwtSettings;
 pub use tideline_change_stream::{Backoff, ChangeSettings, HostPattern, WebhookSettings};
 pub use tideline_connections::{Network, NotANetwork};
 pub use tideline_ingest::protocols::prometheus::{DeltaTemporality, OtlpSettings, TranslationStrategy};

@@ -34,8 +34,8 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Interval at which the file of token hashes is compared with its last state.
-const HASHES_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the files of token hashes and of keys are compared with their last state.
+const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
 /// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
@@ -47,7 +47,7 @@ const HASHES_INTERVAL: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// Returns an error if the local address of the listener is not available, or the state of change streams, the
-/// stored tokens or the file of token hashes cannot be read.
+/// stored tokens or the files of token hashes and of keys cannot be read.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -75,7 +75,9 @@ pub async fn serve(
         .map_err(|failure| io::Error::other(failure.message))?;
     let app = App::new(engine, scheduler, Arc::new(streams), tokens, settings);
     tokio::spawn(keep_uses(app.downgrade()));
-    tokio::spawn(follow_hashes(app.downgrade()));
+    if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
+        tokio::spawn(follow_files(app.downgrade()));
+    }
     tokio::spawn(keep_changes(app.downgrade()));
     let webhooks = Arc::downgrade(&app.change_streams);
     tokio::spawn(tideline_change_stream::delivery::deliver(
@@ -129,18 +131,15 @@ async fn keep_uses(app: WeakApp) {
     }
 }
 
-/// Reads the file of token hashes again after changes, until the service is dropped.
-async fn follow_hashes(app: WeakApp) {
-    let mut ticks = tokio::time::interval(HASHES_INTERVAL);
+/// Reads the files of token hashes and of keys again after changes, until the service is dropped.
+async fn follow_files(app: WeakApp) {
+    let mut ticks = tokio::time::interval(FILES_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(app) = app.upgrade() else { return };
-        if app.settings.hashes_file.is_none() {
-            return;
-        }
         let followed = app.clone();
-        if let Ok(true) = spawn_blocking(move || followed.tokens.follow_file()).await {
+        if let Ok(true) = spawn_blocking(move || followed.tokens.follow_files()).await {
             app.end_watches();
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tideline_access::jwt::JwtSettings;
 use tideline_change_stream::ChangeSettings;
 use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_prometheus::Settings as PrometheusSettings;
@@ -16,12 +17,14 @@ use tideline_connections::Network;
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// Token with the role `admin`. Requests must contain this token or another valid one. Without this token and
-    /// [`Self::hashes_file`], requests need no token.
+    /// Token with the role `admin`. Requests must contain this token or another valid one. Without this token,
+    /// [`Self::hashes_file`] and [`Self::jwt`], requests need no token.
     /// `/health`, `/ready`, `/ping`, and at the root `/-/healthy` and `/-/ready`, never require a token.
     pub token: Option<Secret>,
     /// File of token hashes. With it, requests must contain a token. Default `None`.
     pub hashes_file: Option<PathBuf>,
+    /// Tokens of an identity provider. With them, requests must contain a token. Default `None`.
+    pub jwt: Option<JwtFileSettings>,
     /// True if the guide and the OpenAPI document can be read without a token. Default true.
     pub are_pages_open: bool,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
@@ -90,11 +93,21 @@ pub struct HttpSettings {
     pub drain_timeout: Duration,
 }
 
+/// Settings of JSON Web Tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JwtFileSettings {
+    /// File with the public keys of the identity provider (JWKS).
+    pub jwks_file: PathBuf,
+    /// Requirements of the tokens, and the claims with roles and scope.
+    pub claims: JwtSettings,
+}
+
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             token: None,
             hashes_file: None,
+            jwt: None,
             are_pages_open: true,
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -127,7 +140,7 @@ impl Default for HttpSettings {
 impl HttpSettings {
     /// Returns true if requests must contain a token.
     pub fn requires_token(&self) -> bool {
-        self.token.is_some() || self.hashes_file.is_some()
+        self.token.is_some() || self.hashes_file.is_some() || self.jwt.is_some()
     }
 
     /// Returns the settings of OTLP with the interval of `target_info`, which is half of the lookback delta. As

@@ -1,5 +1,5 @@
-//! Tokens of the server: authentication of requests, and the stored tokens. Tokens can also come from the configuration and
-//! from a file of hashes.
+//! Tokens of the server: authentication of requests, and the stored tokens. Tokens can also come from the configuration,
+//! from a file of hashes, and from an identity provider.
 //!
 //! Stored tokens are rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
 //! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tideline_access::jwt::is_jwt;
 use tideline_access::token::NoRandomness;
 use tideline_access::{Authenticated, Principal, StoredSecret, TokenRecord, TokenText, Tokens};
 use tideline_engine::Engine;
@@ -18,6 +19,7 @@ use tideline_openapi::ErrorCode;
 
 use crate::failure::{Failure, Result};
 use crate::hashes_file::HashesFile;
+use crate::jwks_file::JwksFile;
 use crate::settings::{HttpSettings, Secret};
 
 /// Owner of the state rows.
@@ -38,6 +40,8 @@ pub(crate) struct TokenStore {
     configured: Option<Secret>,
     /// Tokens of the file of hashes.
     file: Option<HashesFile>,
+    /// Tokens of an identity provider.
+    jwks: Option<JwksFile>,
     /// True if requests need a token.
     is_required: bool,
     /// Principal of requests with the configured token, or of all requests if the server requires none.
@@ -49,16 +53,21 @@ pub(crate) struct TokenStore {
 }
 
 impl TokenStore {
-    /// Reads the stored tokens, and the file of hashes.
+    /// Reads the stored tokens, and the files of hashes and of keys.
     ///
     /// # Errors
     ///
     /// Fails if the rows cannot be read, or if this build cannot read one of them: without it, a token could have other
-    /// rights than its creator gave it. Fails if the file of hashes is not valid.
+    /// rights than its creator gave it. Fails if a file is not valid.
     pub(crate) fn open(engine: Arc<Engine>, settings: &HttpSettings) -> Result<Self> {
         let (tokens, stored_uses) = read(&engine)?;
-        let file = settings.hashes_file.clone().map(HashesFile::open).transpose();
+        let file = settings.hashes_file.as_deref().map(HashesFile::open).transpose();
         let file = file.map_err(Failure::invalid)?;
+        let jwks = settings.jwt.as_ref();
+        let jwks = jwks
+            .map(|jwt| JwksFile::open(&jwt.jwks_file, jwt.claims.clone()))
+            .transpose();
+        let jwks = jwks.map_err(Failure::invalid)?;
         let configured = settings.token.clone();
         let owner = match settings.requires_token() {
             true => Principal::configured(),
@@ -69,6 +78,7 @@ impl TokenStore {
             tokens: Tokens::new(tokens),
             configured,
             file,
+            jwks,
             is_required: settings.requires_token(),
             owner: Arc::new(owner),
             writing: Mutex::default(),
@@ -96,6 +106,12 @@ impl TokenStore {
             return Ok(Arc::clone(&self.owner));
         }
         let now = self.engine.now();
+        if let Some(jwks) = &self.jwks
+            && is_jwt(claimed)
+        {
+            let found = jwks.authenticate(claimed, now);
+            return found.map_err(|error| unauthenticated(error.to_string()));
+        }
         let mut found = self.tokens.authenticate(claimed, now);
         if let (Authenticated::Unknown, Some(file)) = (&found, &self.file) {
             found = file.authenticate(claimed, now);
@@ -228,9 +244,11 @@ impl TokenStore {
         self.tokens.get(id).is_none() && self.file.as_ref().is_some_and(|file| file.get(id).is_some())
     }
 
-    /// Reads the file of hashes again if it has changed. Returns true if its tokens were replaced.
-    pub(crate) fn follow_file(&self) -> bool {
-        self.file.as_ref().is_some_and(HashesFile::follow)
+    /// Reads the files of hashes and of keys again if they have changed. Returns true if one of them was replaced.
+    pub(crate) fn follow_files(&self) -> bool {
+        let hashes = self.file.as_ref().is_some_and(HashesFile::follow);
+        let keys = self.jwks.as_ref().is_some_and(JwksFile::follow);
+        hashes || keys
     }
 
     /// Returns a stored token, for a change.

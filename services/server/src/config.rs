@@ -17,6 +17,7 @@ use tideline_http::{ChangeSettings, HostPattern, HttpSettings, WebhookSettings};
 
 mod cluster;
 mod describe;
+mod jwt;
 pub(crate) mod keys;
 mod memory;
 mod secret;
@@ -25,6 +26,7 @@ mod sources;
 
 pub use cluster::{ClusterConfig, StorageEngine};
 pub use describe::reference;
+pub use jwt::JwtConfig;
 pub use memory::MemoryPlan;
 pub use secret::Secret;
 pub use slot::LogFormat;
@@ -52,6 +54,8 @@ pub struct Config {
     pub engine_kind: StorageEngine,
     /// Settings of a cluster, if it stores the data.
     pub cluster: ClusterConfig,
+    /// Settings of JSON Web Tokens.
+    pub jwt: JwtConfig,
     /// Settings of the embedded store.
     pub backend: FjallOptions,
     /// Bytes of memory for all budgets and requests. `None`: 60 % of the memory of the control group or
@@ -138,6 +142,7 @@ impl Default for Config {
             log_filter: "info".to_owned(),
             engine_kind: StorageEngine::default(),
             cluster: ClusterConfig::default(),
+            jwt: JwtConfig::default(),
             backend: FjallOptions::default(),
             memory_max: None,
             head_bytes_max: None,
@@ -222,6 +227,7 @@ impl Config {
         };
         HttpSettings {
             token,
+            jwt: self.jwt.settings(),
             changes,
             ..self.http.clone()
         }
@@ -253,7 +259,7 @@ impl Config {
 
     /// Returns true if requests must contain a token.
     pub fn requires_token(&self) -> bool {
-        self.token.is_some() || self.http.hashes_file.is_some()
+        self.token.is_some() || self.http.hashes_file.is_some() || self.jwt.jwks_file.is_some()
     }
 
     /// Returns true if other machines can connect to the listen address.
@@ -301,6 +307,7 @@ impl Resolved {
             problems.extend(resolved.unsafe_listen());
             problems.extend(resolved.contradictory_promotion());
             problems.extend(resolved.unusable_cluster());
+            problems.extend(resolved.incomplete_jwt());
             resolved.fit_memory();
             problems.extend(resolved.too_little_memory());
         }

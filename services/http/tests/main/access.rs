@@ -786,3 +786,106 @@ fn tokens_of_a_file_are_followed() {
         "stored tokens stay"
     );
 }
+
+#[test]
+fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+    let random = ring::rand::SystemRandom::new();
+    let pair = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
+    let pair = Ed25519KeyPair::from_pkcs8(pair.as_ref()).expect("a key");
+    let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("jwks.json");
+    let write = |key: &[u8]| {
+        let next = folder.path().join("next");
+        let keys = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": encoded(key)}]});
+        std::fs::write(&next, keys.to_string()).expect("a file");
+        std::fs::rename(&next, &path).expect("replaced");
+    };
+    write(pair.public_key().as_ref());
+    let server = Server::with(HttpSettings {
+        jwt: Some(tideline_http::JwtFileSettings {
+            jwks_file: path.clone(),
+            claims: tideline_http::JwtSettings {
+                issuer: "https://id.example".to_owned(),
+                audience: "tideline".to_owned(),
+                roles_claim: "roles".to_owned(),
+                tables_claim: "tables".to_owned(),
+                models_claim: "models".to_owned(),
+            },
+        }),
+        ..settings()
+    });
+    let now = tideline_model::Timestamp::parse_rfc3339(crate::client::NOW).expect("a time");
+    let expires = now.nanos() / 1_000_000_000 + 600;
+    let sign = |roles: Value| {
+        let claims = json!({
+            "iss": "https://id.example", "aud": "tideline", "sub": "ann", "exp": expires, "roles": roles, "tables": ["seen*"]
+        });
+        let header = json!({"alg": "EdDSA", "kid": "one"});
+        let message = format!(
+            "{}.{}",
+            encoded(header.to_string().as_bytes()),
+            encoded(claims.to_string().as_bytes())
+        );
+        format!("{message}.{}", encoded(pair.sign(message.as_bytes()).as_ref()))
+    };
+    let reader = sign(json!(["reader"]));
+    let own = ask(&server, &reader, "GET", "/v1/access", "").expect(200);
+    assert_eq!(
+        (&own["name"], &own["roles"], &own["tables"]),
+        (&json!("ann"), &json!(["reader"]), &json!(["seen*"]))
+    );
+    assert!(is_out_of_scope(&ask(
+        &server,
+        &reader,
+        "GET",
+        "/v1/tables/other",
+        ""
+    )));
+    assert!(is_wrong_role(&ask(
+        &server,
+        &reader,
+        "POST",
+        "/v1/tables",
+        r#"{"name": "seen"}"#
+    )));
+    let operator = sign(json!("operator"));
+    ask(&server, &operator, "POST", "/v1/tables", r#"{"name": "seen"}"#).expect(201);
+    let refused = ask(&server, &sign(json!([])), "GET", "/v1/access", "").expect(401);
+    assert!(
+        refused["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("none of the roles")),
+        "{refused}"
+    );
+    assert_eq!(
+        ask(&server, &format!("{reader}x"), "GET", "/v1/access", "").status,
+        401
+    );
+    assert_eq!(
+        ask(&server, ROOT, "GET", "/v1/access", "").status,
+        200,
+        "the configured token stays"
+    );
+    server.clock.advance(660_000_000_000);
+    let expired = ask(&server, &reader, "GET", "/v1/access", "").expect(401);
+    assert!(
+        expired["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("has expired")),
+        "{expired}"
+    );
+    server.clock.advance(-660_000_000_000);
+    ask(&server, &reader, "GET", "/v1/access", "").expect(200);
+    let other = Ed25519KeyPair::generate_pkcs8(&random).expect("a key");
+    let other = Ed25519KeyPair::from_pkcs8(other.as_ref()).expect("a key");
+    write(other.public_key().as_ref());
+    let begun = std::time::Instant::now();
+    while ask(&server, &reader, "GET", "/v1/access", "").status != 401 {
+        assert!(begun.elapsed() < crate::client::ANSWER_TIMEOUT);
+        std::thread::yield_now();
+    }
+}

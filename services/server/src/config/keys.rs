@@ -128,6 +128,39 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalPath(&mut config.http.hashes_file),
     ),
     Key::new(
+        "auth.jwks_file",
+        "File with the public keys (JWKS) of an identity provider, whose JSON Web Tokens are then accepted. Read\n\
+         again when it changes. Not writable by other users. With it, every request needs a token.",
+        |config| Slot::OptionalPath(&mut config.jwt.jwks_file),
+    ),
+    Key::new(
+        "auth.jwt_issuer",
+        "Issuer (`iss`) that a JSON Web Token must name. Required with jwks_file.",
+        |config| Slot::OptionalText(&mut config.jwt.issuer),
+    ),
+    Key::new(
+        "auth.jwt_audience",
+        "Audience (`aud`) that a JSON Web Token must name. Required with jwks_file.",
+        |config| Slot::OptionalText(&mut config.jwt.audience),
+    ),
+    Key::new(
+        "auth.jwt_roles_claim",
+        "Claim of a JSON Web Token with its roles: a text or a list. Dots separate the names of nested members.",
+        |config| Slot::Text(&mut config.jwt.roles_claim),
+    ),
+    Key::new(
+        "auth.jwt_tables_claim",
+        "Claim with the tables that a JSON Web Token may use: names, and prefixes followed by `*`. A token without\n\
+         this claim is not restricted to tables.",
+        |config| Slot::Text(&mut config.jwt.tables_claim),
+    ),
+    Key::new(
+        "auth.jwt_models_claim",
+        "Claim with the models of tables that a JSON Web Token may use. A token without this claim is not\n\
+         restricted to models.",
+        |config| Slot::Text(&mut config.jwt.models_claim),
+    ),
+    Key::new(
         "auth.open_docs",
         "Serve /docs, /guide and /openapi.json without a token. They contain no data.",
         |config| Slot::Switch(&mut config.http.are_pages_open),

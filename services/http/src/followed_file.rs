@@ -1,0 +1,107 @@
+//! Files of an operator that the server reads again when they change: token hashes, keys of an identity provider.
+//!
+//! A user who can write such a file can give access to others, so the server refuses a file that other users can write.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Largest file, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Mode bits with which users other than the owner can write a file.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// File with the state in which it was last read.
+#[derive(Debug)]
+pub(crate) struct FollowedFile {
+    path: PathBuf,
+    /// Also the state of a file that was refused, so that it is reported once. `None` if there was no file.
+    last: Option<Stamp>,
+}
+
+/// State of a file. A file that was replaced or written has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    mode: u32,
+}
+
+impl FollowedFile {
+    /// Reads a file for the first time, with `parse`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason, which begins with the path, if the file cannot be read, other users can write it, it is
+    /// larger than 16 MiB, or `parse` refuses it.
+    pub(crate) fn open<T>(
+        path: &Path,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<(Self, T), String> {
+        let (stamp, bytes) = read(path)?;
+        let parsed = parse(&bytes).map_err(|reason| format!("{}: {reason}", path.display()))?;
+        let file = Self {
+            path: path.to_owned(),
+            last: Some(stamp),
+        };
+        Ok((file, parsed))
+    }
+
+    /// Reads the file again if it has changed. Returns `None` if it has not changed, or if it is refused, which is logged.
+    pub(crate) fn follow<T>(&mut self, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Option<T> {
+        let current = fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
+        if self.last == current {
+            return None;
+        }
+        self.last = current;
+        let parsed = read(&self.path).and_then(|(stamp, bytes)| {
+            self.last = Some(stamp);
+            parse(&bytes).map_err(|reason| format!("{}: {reason}", self.path.display()))
+        });
+        match parsed {
+            Ok(parsed) => {
+                tracing::info!(path = %self.path.display(), "a changed file was read");
+                Some(parsed)
+            }
+            Err(reason) => {
+                tracing::warn!(%reason, "a changed file is refused; its last valid content stays");
+                None
+            }
+        }
+    }
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            mode: metadata.mode(),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<(Stamp, Vec<u8>), String> {
+    let at = |reason: String| format!("{}: {reason}", path.display());
+    let metadata = fs::metadata(path).map_err(|error| at(error.to_string()))?;
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err(at(format!(
+            "other users can write this file (mode {:o}), and could give themselves access; set it to 600 or 644",
+            metadata.mode() & 0o777
+        )));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(at(format!(
+            "the file has {} bytes; the limit is {FILE_BYTES_MAX}",
+            metadata.len()
+        )));
+    }
+    let bytes = fs::read(path).map_err(|error| at(error.to_string()))?;
+    Ok((Stamp::of(&metadata), bytes))
+}
