@@ -145,7 +145,13 @@ impl PageBuilder<'_> {
                 continue;
             };
             let table = changes.table.name().to_string();
-            if ChangeStreams::has_table(&self.settings, &table) {
+            // The users of a feed table belong to it.
+            let spec = changes.table.spec();
+            let has_owner = match &spec.users_of {
+                Some(owner) => ChangeStreams::has_table(&self.settings, owner.as_str()),
+                None => true,
+            };
+            if has_owner && ChangeStreams::has_table(&self.settings, &table) {
                 for (number, change) in (0..)
                     .zip(&changes.changes)
                     .skip(usize::try_from(done).unwrap_or(usize::MAX))

@@ -302,7 +302,11 @@ impl Engine {
 
 /// Returns settings whose archive target is the one where the files were found.
 fn pointed(spec: &TableSpec, target: &str) -> TableSpec {
-    let mut spec = spec.clone();
+    let mut spec = TableSpec {
+        is_system: false,
+        users_of: None,
+        ..spec.clone()
+    };
     if let Some(archive) = &mut spec.policy.archive {
         target.clone_into(&mut archive.target);
     }

@@ -118,9 +118,14 @@ impl Engine {
 /// Checks that a principal may use a table. The users of a feed table belong to that table.
 fn check(access: &Access, table: &Table) -> Result<()> {
     let spec = table.spec();
-    match &spec.users_of {
-        Some(owner) => access.check(owner.as_str(), TableModel::Feed)?,
-        None => access.check(table.name().as_str(), spec.model)?,
+    let name = table.name().as_str();
+    let is_allowed = match &spec.users_of {
+        Some(owner) => access.allows(owner.as_str(), TableModel::Feed),
+        None => access.allows(name, spec.model),
+    };
+    match is_allowed {
+        true => Ok(()),
+        // The same error as for a table that does not exist.
+        false => Err(access.denied(name).into()),
     }
-    Ok(())
 }

@@ -17,6 +17,7 @@ use crate::attribute_analyzers::check_attribute_analyzers;
 use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::state_table::STATE_TABLE;
 use crate::wide_table::check_not_system;
 
 /// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes.
@@ -131,6 +132,7 @@ impl Engine {
     /// - A catalog or store error, for example if the name is in use.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         self.check_operates(name.as_str(), spec.model)?;
+        check_not_reserved(&name)?;
         self.create_unchecked(name, spec)
     }
 
@@ -147,6 +149,7 @@ impl Engine {
     /// The errors of [`create_table`](Self::create_table).
     pub(crate) fn create_attached_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         self.check_operates(name.as_str(), spec.model)?;
+        check_not_reserved(&name)?;
         let known = spec.wide.clone();
         self.create_with(name, spec, known.as_deref())
     }
@@ -499,4 +502,12 @@ fn check_policy(policy: &Policy) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses the name of the table with the state of the server, which the server creates itself.
+fn check_not_reserved(name: &TableName) -> Result<()> {
+    match name.as_str() == STATE_TABLE {
+        true => Err(EngineError::SystemTable(name.clone())),
+        false => Ok(()),
+    }
 }

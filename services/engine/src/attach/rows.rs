@@ -218,7 +218,10 @@ fn unbuilt(wide: &mut WideSpec) {
 
 /// Returns the settings of a new table with the rows of an archive.
 fn attached_settings(spec: &TableSpec, target: &str) -> TableSpec {
-    let mut spec = spec.clone();
+    let mut spec = TableSpec {
+        is_system: false,
+        ..spec.clone()
+    };
     if let Some(wide) = spec.wide.as_deref_mut() {
         unbuilt(wide);
         // The pieces of large values stayed in the database that wrote them.
