@@ -28,8 +28,8 @@ fn settings() -> JwtSettings {
         issuer: "i".to_owned(),
         audience: "a".to_owned(),
         roles_claim: "roles".to_owned(),
-        tables_claim: "tables".to_owned(),
-        models_claim: "models".to_owned(),
+        tables_claim: Some("tables".to_owned()),
+        models_claim: Some("models".to_owned()),
     }
 }
 

@@ -33,10 +33,12 @@ pub struct JwtSettings {
     pub audience: String,
     /// Path of the claim with the roles: names of members, separated by dots. Its value is a text or a list of texts.
     pub roles_claim: String,
-    /// Path of the claim with the names and prefixes of tables; a token without it is not restricted to tables.
-    pub tables_claim: String,
-    /// Path of the claim with the models; a token without it is not restricted to models.
-    pub models_claim: String,
+    /// Path of the claim with the names and prefixes of tables, which every token needs except an admin's. `None`: tokens are
+    /// not restricted to tables.
+    pub tables_claim: Option<String>,
+    /// Path of the claim with the models, which every token needs except an admin's. `None`: tokens are not restricted to
+    /// models.
+    pub models_claim: Option<String>,
 }
 
 /// Verifier of tokens.
@@ -91,24 +93,25 @@ pub fn is_jwt(text: &str) -> bool {
 }
 
 impl JwtVerifier {
-    /// Reads a key set (RFC 7517). Keys for encryption are left out.
+    /// Reads a key set (RFC 7517). Keys for encryption and of kinds that are not supported are left
+    /// out, so that a new kind of key does not prevent the removal of an old key.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the text is not a key set, has no key for signatures, or has a symmetric key or one of an
-    /// unknown kind.
+    /// Returns the reason if the text is not a key set, has no supported key for signatures, or has a symmetric or damaged
+    /// key.
     pub fn new(jwks: &[u8], settings: JwtSettings) -> Result<Self, String> {
         verification::install();
         let set: JwkSet = serde_json::from_slice(jwks).map_err(|error| format!("not a JWKS: {error}"))?;
         let mut keys = Vec::with_capacity(set.keys.len());
         for (at, jwk) in set.keys.iter().enumerate() {
-            let is_for_encryption = matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption));
-            if !is_for_encryption {
-                keys.push(Key::new(jwk).map_err(|reason| format!("key {at}: {reason}"))?);
+            if matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption)) {
+                continue;
             }
+            keys.extend(Key::new(jwk).map_err(|reason| format!("key {at}: {reason}"))?);
         }
         match keys.is_empty() {
-            true => Err("the JWKS has no key for signatures".to_owned()),
+            true => Err("the JWKS has no supported key for signatures".to_owned()),
             false => Ok(Self { settings, keys }),
         }
     }
@@ -209,40 +212,37 @@ impl JwtVerifier {
                 settings.roles_claim
             )));
         }
-        let tables = texts(claims, &settings.tables_claim)?;
-        let models = texts(claims, &settings.models_claim)?;
-        // An empty list restricts to nothing, while an empty scope restricts nothing.
-        for (claim, list) in [
-            (&settings.tables_claim, &tables),
-            (&settings.models_claim, &models),
-        ] {
-            if list.as_ref().is_some_and(Vec::is_empty) {
-                return Err(JwtError::Claims(format!("{claim} is an empty list")));
+        let is_admin = roles.contains(&Role::Admin);
+        // A missing or empty list must not become an empty scope, which restricts nothing.
+        let restriction = |claim: &Option<String>| {
+            let Some(claim) = claim else {
+                return Ok(Vec::new());
+            };
+            match texts(claims, claim)? {
+                Some(list) if !list.is_empty() => Ok(list),
+                None if is_admin => Ok(Vec::new()),
+                _ => Err(JwtError::Claims(format!("{claim} is missing or empty"))),
             }
-        }
-        let models = models.unwrap_or_default().into_iter().map(|name| {
+        };
+        let tables = restriction(&settings.tables_claim)?;
+        let models = restriction(&settings.models_claim)?.into_iter().map(|name| {
             let found = TableModel::ALL.into_iter().find(|model| model.name() == name);
-            found.ok_or_else(|| {
-                JwtError::Claims(format!(
-                    "{} has the unknown model {name:?}",
-                    settings.models_claim
-                ))
-            })
+            found.ok_or_else(|| JwtError::Claims(format!("{name:?} is not a model of tables")))
         });
         let models = models.collect::<Result<Vec<_>, _>>()?;
-        let scope = Scope::new(tables.unwrap_or_default(), models);
-        let scope = scope.map_err(|error| JwtError::Claims(format!("{}: {error}", settings.tables_claim)))?;
-        if roles.contains(&Role::Admin) && !scope.is_everything() {
+        let scope = Scope::new(tables, models).map_err(|error| JwtError::Claims(error.to_string()))?;
+        if is_admin && !scope.is_everything() {
             return Err(JwtError::Claims(
                 "the role admin cannot be restricted to tables or models".to_owned(),
             ));
         }
-        Ok(Principal::new(&name, roles, scope))
+        Ok(Principal::new(&format!("jwt:{name}"), roles, scope))
     }
 }
 
 impl Key {
-    fn new(jwk: &Jwk) -> Result<Self, String> {
+    /// Reads a key. Returns `None` for a kind that is not supported.
+    fn new(jwk: &Jwk) -> Result<Option<Self>, String> {
         let of_kind: &[Algorithm] = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => &[
                 Algorithm::RS256,
@@ -255,48 +255,56 @@ impl Key {
             AlgorithmParameters::EllipticCurve(key) => match key.curve {
                 EllipticCurve::P256 => &[Algorithm::ES256],
                 EllipticCurve::P384 => &[Algorithm::ES384],
-                _ => return Err("the curve is not supported; use P-256 or P-384".to_owned()),
+                _ => &[],
             },
             AlgorithmParameters::OctetKeyPair(key) => match key.curve {
                 EllipticCurve::Ed25519 => &[Algorithm::EdDSA],
-                _ => return Err("the curve is not supported; use Ed25519".to_owned()),
+                _ => &[],
             },
             AlgorithmParameters::OctetKey(_) => {
                 return Err(
-                    "symmetric keys (kty oct) are not accepted, because everyone who can verify a token could make one"
+                    "symmetric keys (kty oct) are not accepted, because a server that verifies a token could also make one"
                         .to_owned(),
                 );
             }
-            _ => return Err("the kind of key (kty) is not supported".to_owned()),
+            _ => &[],
         };
         let mut algorithms = of_kind.to_vec();
         if let Some(named) = jwk.common.key_algorithm {
             let named = named.to_string();
             algorithms.retain(|algorithm| format!("{algorithm:?}") == named);
-            if algorithms.is_empty() {
-                return Err(format!("the algorithm {named} is not supported with this key"));
-            }
+        }
+        if algorithms.is_empty() {
+            return Ok(None);
         }
         let fingerprint = serde_json::to_string(jwk).map_err(|error| error.to_string())?;
-        Ok(Self {
+        Ok(Some(Self {
             id: jwk.common.key_id.clone(),
             algorithms,
             key: DecodingKey::from_jwk(jwk).map_err(|error| error.to_string())?,
             fingerprint: TokenHash::of(&fingerprint),
-        })
+        }))
     }
 }
 
-/// Returns the texts of a claim; `None` if it is missing.
+/// Returns the texts of a claim; `None` if it is missing. A path is first the name of a member, because providers use names
+/// with dots, and then a path of nested members.
 fn texts(claims: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>, JwtError> {
-    let mut names = path.split('.');
-    let mut found = names.next().and_then(|name| claims.get(name));
-    for name in names {
-        found = found.and_then(|value| value.get(name));
-    }
     let wrong = || JwtError::Claims(format!("{path} is neither a text nor a list of texts"));
+    let mut found = claims.get(path);
+    if found.is_none() {
+        let mut names = path.split('.');
+        found = names.next().and_then(|name| claims.get(name));
+        for name in names {
+            found = match found {
+                None => None,
+                Some(Value::Object(members)) => members.get(name),
+                Some(_) => return Err(wrong()),
+            };
+        }
+    }
     match found {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.split_whitespace().map(str::to_owned).collect())),
         Some(Value::Array(values)) => {
             let texts = values.iter().map(|value| value.as_str().map(str::to_owned));
@@ -346,6 +354,8 @@ mod tests {
                 {"kty": "EC", "crv": "P-256", "kid": "curve", "use": "sig", "x": encoded(&point[1..33]), "y": encoded(&point[33..])},
                 {"kty": "OKP", "crv": "Ed25519", "kid": "edwards", "alg": "EdDSA", "x": encoded(self.edwards.public_key().as_ref())},
                 {"kty": "RSA", "use": "enc", "kid": "encryption", "n": "AQAB", "e": "AQAB"},
+                {"kty": "RSA", "alg": "RSA-OAEP", "kid": "also encryption", "n": "AQAB", "e": "AQAB"},
+                {"kty": "EC", "crv": "P-521", "kid": "unknown", "x": "AQAB", "y": "AQAB"},
             ]})
         }
 
@@ -375,15 +385,15 @@ mod tests {
             issuer: "https://id.example".to_owned(),
             audience: "tideline".to_owned(),
             roles_claim: "access.roles".to_owned(),
-            tables_claim: "tables".to_owned(),
-            models_claim: "models".to_owned(),
+            tables_claim: Some("https://acme.example/tables".to_owned()),
+            models_claim: None,
         }
     }
 
     fn claims() -> Value {
         json!({
             "iss": "https://id.example", "aud": ["other", "tideline"], "sub": "ann", "exp": NOW + 300,
-            "access": {"roles": ["reader", "unknown"]}, "tables": ["fleet", "team-a-*"]
+            "access": {"roles": ["reader", "unknown"]}, "https://acme.example/tables": ["fleet", "team-a-*"]
         })
     }
 
@@ -407,7 +417,7 @@ mod tests {
             let token = provider.sign(&header, &claims());
             assert!(is_jwt(&token));
             let found = verifier.verify(&token, at(NOW)).expect("valid");
-            assert_eq!(found.principal.name(), "ann");
+            assert_eq!(found.principal.name(), "jwt:ann");
             assert_eq!(found.principal.roles(), [Role::Reader]);
             assert!(verifier.has_key(found.key));
             let read = Access::new(&found.principal, Action::Read).expect("a reader");
@@ -455,10 +465,12 @@ mod tests {
             ("access", json!({"roles": ["unknown"]})),
             ("access", json!({"roles": 1})),
             ("access", json!({"roles": ["admin"]})),
-            ("tables", json!([])),
-            ("tables", json!([1])),
-            ("tables", json!(["A"])),
-            ("models", json!(["graph"])),
+            ("access", json!("reader")),
+            ("https://acme.example/tables", Value::Null),
+            ("https://acme.example/tables", json!([])),
+            ("https://acme.example/tables", json!({"a": 1})),
+            ("https://acme.example/tables", json!([1])),
+            ("https://acme.example/tables", json!(["A"])),
         ] {
             let error = with(name, value.clone());
             assert!(matches!(error, JwtError::Claims(_)), "{name} {value}: {error}");
@@ -530,7 +542,11 @@ mod tests {
             if let Some(algorithm) = algorithm {
                 key["alg"] = json!(algorithm);
             }
-            JwtVerifier::new(json!({"keys": [key]}).to_string().as_bytes(), settings()).expect("valid keys")
+            let settings = JwtSettings {
+                tables_claim: None,
+                ..settings()
+            };
+            JwtVerifier::new(json!({"keys": [key]}).to_string().as_bytes(), settings).expect("valid keys")
         };
         for token in RSA_TOKENS {
             let found = key(None).verify(token, at(NOW)).expect("valid");
@@ -549,11 +565,11 @@ mod tests {
     fn key_sets_without_use_are_refused() {
         for (set, part) in [
             (json!({}), "not a JWKS"),
-            (json!({"keys": []}), "no key"),
+            (json!({"keys": []}), "no supported key"),
             (json!({"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}), "symmetric"),
             (
                 json!({"keys": [{"kty": "EC", "crv": "P-521", "x": "", "y": ""}]}),
-                "curve",
+                "no supported key",
             ),
         ] {
             let reason = JwtVerifier::new(set.to_string().as_bytes(), settings()).expect_err("refused");

@@ -225,6 +225,11 @@ impl Access {
         self.principal.scope.has_table(table) && self.principal.scope.has_model(model)
     }
 
+    /// Returns the refusal of a table outside of the scope.
+    pub fn denied(&self, table: &str) -> Denied {
+        self.out_of_scope(Some(table))
+    }
+
     fn out_of_scope(&self, table: Option<&str>) -> Denied {
         let reason = Reason::Scope {
             table: table.map(|name| name.chars().take(80).collect()),

@@ -95,10 +95,8 @@ impl Tokens {
         let mut left = std::mem::take(&mut state.tokens);
         state.secrets.clear();
         for record in records {
-            if let Some(known) = left.remove(&record.id) {
-                state.tokens.insert(record.id.clone(), known);
-            }
-            state.put(record, None);
+            let known = left.remove(&record.id);
+            state.insert(record, known.as_deref(), None);
         }
         for token in left.values() {
             token.principal.end();
@@ -129,10 +127,18 @@ impl Tokens {
 
 impl State {
     fn put(&mut self, record: TokenRecord, used: Option<Timestamp>) {
+        let known = self.tokens.remove(&record.id);
+        if let Some(known) = &known {
+            self.forget_secrets(&known.record);
+        }
+        self.insert(record, known.as_deref(), used);
+    }
+
+    /// Adds a token. `known` is the token that it replaces, whose secrets the caller has removed.
+    fn insert(&mut self, record: TokenRecord, known: Option<&Token>, used: Option<Timestamp>) {
         let mut used = used.map_or(UNUSED, |time| time.nanos());
         let mut principal = None;
-        if let Some(known) = self.tokens.remove(&record.id) {
-            self.forget_secrets(&known.record);
+        if let Some(known) = known {
             used = used.max(known.used.load(Ordering::Relaxed));
             match is_same_principal(&known.record, &record) {
                 true => principal = Some(Arc::clone(&known.principal)),
@@ -279,6 +285,12 @@ mod tests {
         assert!(!two.is_valid(at(10)), "its roles have changed");
         assert_eq!(valid(&tokens, "two", 11).roles(), [Role::Writer]);
         assert_eq!(tokens.len(), 3);
+        // A secret can move to a token that comes earlier in the list.
+        let (mut first, mut second) = (record("1", "three"), record("3", "other"));
+        first.id = "0".to_owned();
+        second.secrets.truncate(1);
+        tokens.replace(vec![first, second, record("1", "one")]);
+        assert_eq!(valid(&tokens, "three", 11).id(), Some("0"));
         tokens.replace(Vec::new());
         assert!(!one.is_valid(at(11)) && tokens.is_empty());
         assert!(matches!(

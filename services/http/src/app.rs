@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tideline_access::Principal;
 use tideline_change_stream::ChangeStreams;
 use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::Engine;
@@ -219,6 +220,21 @@ impl App {
     /// memory. It reaches every table, so nothing that it returns may depend on what a client asks for.
     pub(crate) fn service_engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Checks that the token of a request is still valid after the request has waited, for example for its body.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorCode::Unauthenticated`] if the token has expired or was revoked.
+    pub(crate) fn check_valid(&self, principal: &Principal) -> Result<()> {
+        match principal.is_valid(self.engine.clock().now()) {
+            true => Ok(()),
+            false => Err(Failure::new(
+                ErrorCode::Unauthenticated,
+                "the token has expired or was revoked while the request waited",
+            )),
+        }
     }
 
     /// Returns a permit for a query if one is available without waiting, otherwise `None`.

@@ -7,6 +7,7 @@ use tideline_openapi::ErrorCode;
 use crate::app::{App, blocking};
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
+use crate::grant::Granted;
 use crate::settings::HttpSettings;
 
 /// Returns the size limits of writes.
@@ -28,20 +29,23 @@ pub(crate) fn request_limits(settings: &HttpSettings) -> BodyLimits {
 /// Reads the body of a remote write.
 pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<ReceivedBody> {
     let limits = write_limits(&app.settings);
+    let granted = granted(&request);
     let received = app.bodies.receive_remote_write(request, current_client(), limits);
-    Ok(counted(app, received.await?))
+    counted(app, received.await?, granted)
 }
 
 /// Reads the body of a remote read.
 pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
+    let granted = granted(&request);
     let received = app.bodies.receive_snappy(request, current_client(), limits);
-    Ok(counted(app, received.await?))
+    counted(app, received.await?, granted)
 }
 
 /// Reads the body of a request other than remote write and remote read.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
+    let granted = granted(&request);
     let received = app.bodies.receive(request, current_client(), limits);
-    Ok(counted(app, received.await?))
+    counted(app, received.await?, granted)
 }
 
 /// Decompresses the body of a request. Uses a blocking thread only for a compressed body.
@@ -52,9 +56,15 @@ pub(crate) async fn decode(body: ReceivedBody) -> Result<BodyBytes> {
     }
 }
 
-fn counted(app: &App, body: ReceivedBody) -> ReceivedBody {
+fn granted(request: &Request) -> Option<Granted> {
+    request.extensions().get().cloned()
+}
+
+/// Counts the bytes of a body, and refuses it if the token was revoked or has expired while the body arrived.
+fn counted(app: &App, body: ReceivedBody, granted: Option<Granted>) -> Result<ReceivedBody> {
     app.metrics.body_bytes.inc_by(body.sent_bytes() as u64);
-    body
+    granted.map_or(Ok(()), |granted| app.check_valid(&granted.principal))?;
+    Ok(body)
 }
 
 impl From<BodyError> for Failure {

@@ -2,7 +2,8 @@
 //!
 //! A user who can write such a file can give access to others, so the server refuses a file that other users can write.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -89,19 +90,26 @@ impl Stamp {
 
 fn read(path: &Path) -> Result<(Stamp, Vec<u8>), String> {
     let at = |reason: String| format!("{}: {reason}", path.display());
-    let metadata = fs::metadata(path).map_err(|error| at(error.to_string()))?;
+    let failed = |error: std::io::Error| at(error.to_string());
+    // Another kind of file could block or be endless.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(at("this is not a regular file".to_owned()));
+    }
+    // All checks are of the file that is read, which a rename cannot exchange.
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(at(format!(
             "other users can write this file (mode {:o}), and could give themselves access; set it to 600 or 644",
             metadata.mode() & 0o777
         )));
     }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(at(format!(
-            "the file has {} bytes; the limit is {FILE_BYTES_MAX}",
-            metadata.len()
-        )));
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(at(format!("the file is larger than {FILE_BYTES_MAX} bytes")));
     }
-    let bytes = fs::read(path).map_err(|error| at(error.to_string()))?;
     Ok((Stamp::of(&metadata), bytes))
 }

@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::Method;
 use axum::http::request::Parts;
 use tideline_access::{Access, Action, Principal};
 use tideline_change_stream::no_stream;
@@ -104,6 +105,19 @@ impl Requester {
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
         Ok(Grant::new(&self.app, Access::new(&self.principal, action)?))
     }
+
+    /// Returns the grant for the most that the token allows. Agents list databases and send `CREATE DATABASE` with a token
+    /// that may only write; the engine refuses to create a table with it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the token has no role that allows anything on tables.
+    pub(crate) fn strongest_grant(&self) -> Result<Grant> {
+        let grant = self.grant(Action::Operate);
+        grant
+            .or_else(|_| self.grant(Action::Write))
+            .or_else(|_| self.grant(Action::Read))
+    }
 }
 
 impl Grant {
@@ -130,10 +144,9 @@ impl Grant {
             match name {
                 "table" => self.access.check_table(value)?,
                 "stream" => {
-                    let tables = self.change_streams.tables_of(value);
-                    if tables.is_some_and(|tables| self.access.check_patterns(&tables).is_err()) {
-                        return Err(no_stream(value).into());
-                    }
+                    // `PUT` of the stream itself can create it.
+                    let names_more = parameters.iter().count() > 1;
+                    self.check_stream(value, parts.method == Method::PUT && !names_more)?;
                 }
                 "job" if !parts.uri.path().contains("/metrics/job/") => {
                     let number = value.parse().unwrap_or_default();
@@ -145,6 +158,26 @@ impl Grant {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the principal may use a change stream: all of its tables are in the scope. Without a scope, succeeds
+    /// also for a stream that does not exist, and the operation reports it.
+    ///
+    /// # Errors
+    ///
+    /// Fails like a stream that does not exist, and for one that does not exist unless `may_be_new`.
+    pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
+        if self.access.principal().scope().is_everything() {
+            return Ok(());
+        }
+        let is_allowed = match self.change_streams.tables_of(name) {
+            Some(tables) => self.access.check_patterns(&tables).is_ok(),
+            None => may_be_new,
+        };
+        match is_allowed {
+            true => Ok(()),
+            false => Err(no_stream(name).into()),
+        }
     }
 
     /// Returns true if the principal may know of work on a table. The table may have been dropped meanwhile.
@@ -163,6 +196,15 @@ impl Grant {
     /// Returns false if the token has expired or was revoked since the request began. Responses that last check it.
     pub(crate) fn is_valid(&self) -> bool {
         self.access.principal().is_valid(self.engine.clock().now())
+    }
+
+    /// Checks that the token is still valid, for a request that has waited.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorCode::Unauthenticated`] if the token has expired or was revoked.
+    pub(crate) fn check_valid(&self) -> Result<()> {
+        self.app.check_valid(self.access.principal())
     }
 
     /// Waits for a query permit and runs a read of the engine on a blocking thread.
@@ -190,6 +232,7 @@ impl Grant {
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
         let permit = permits.take(current_client()).await?;
+        self.check_valid()?;
         let engine = Arc::clone(&self.engine);
         blocking(move || {
             let _permit = permit;

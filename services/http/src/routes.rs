@@ -147,6 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn the_routes_without_a_token_are_those_of_health_checks() {
+        for (path, item) in &crate::document().paths.paths {
+            for (method, operation) in operations(item) {
+                let is_open = declaration(operation) == Some(Declared::Open);
+                assert_eq!(is_open, crate::auth::is_open(path), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
     fn operations_that_change_something_need_more_than_reading() {
         /// Suffixes of operations that read although their method is not safe.
         const READING: [&str; 25] = [
@@ -181,7 +191,6 @@ mod tests {
                 let may_read = method == Method::GET
                     || READING.iter().any(|end| path.ends_with(end))
                     || path.ends_with("/search")
-                    || path.ends_with("/checkpoints")
                     || path == "/v1/sql";
                 let reads = matches!(
                     declaration(operation),

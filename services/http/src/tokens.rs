@@ -1,6 +1,9 @@
 //! Tokens of the server: authentication of requests, and the stored tokens. Tokens can also come from the configuration,
 //! from a file of hashes, and from an identity provider.
 //!
+//! Times are those of the clock of the machine, as for certificates: the trusted time of the data can be late after a long
+//! stop.
+//!
 //! Stored tokens are rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
 //! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
 
@@ -68,6 +71,12 @@ impl TokenStore {
             .map(|jwt| JwksFile::open(&jwt.jwks_file, jwt.claims.clone()))
             .transpose();
         let jwks = jwks.map_err(Failure::invalid)?;
+        if !tokens.is_empty() && !settings.requires_token() {
+            tracing::warn!(
+                tokens = tokens.len(),
+                "the server has tokens but requires none, so every client has full access: set auth.token or auth.token_file"
+            );
+        }
         let configured = settings.token.clone();
         let owner = match settings.requires_token() {
             true => Principal::configured(),
@@ -105,7 +114,7 @@ impl TokenStore {
         if self.configured.as_ref().is_some_and(|token| token.is(claimed)) {
             return Ok(Arc::clone(&self.owner));
         }
-        let now = self.engine.now();
+        let now = self.engine.clock().now();
         if let Some(jwks) = &self.jwks
             && is_jwt(claimed)
         {
@@ -139,7 +148,7 @@ impl TokenStore {
             ));
         }
         draft.check().map_err(Failure::invalid)?;
-        let now = self.engine.now();
+        let now = self.engine.clock().now();
         if draft.expires.is_some_and(|end| end <= now.nanos()) {
             return Err(Failure::invalid("expires is in the past"));
         }
@@ -179,7 +188,7 @@ impl TokenStore {
     pub(crate) fn rotate(&self, id: &str, overlap: Duration) -> Result<(TokenText, TokenRecord)> {
         let _writing = self.writing.lock();
         let mut record = self.stored(id)?;
-        let now = self.engine.now();
+        let now = self.engine.clock().now();
         if record.expires.is_some_and(|end| end <= now.nanos()) {
             return Err(Failure::new(
                 ErrorCode::Conflict,
@@ -191,6 +200,10 @@ impl TokenStore {
         let text = TokenText::with_id(id).map_err(no_randomness)?;
         record.rotate(text.hash(), now, end);
         self.put(&[row(&record)])?;
+        if overlap == 0 {
+            // Ends the watches of the previous secret.
+            self.tokens.remove(id);
+        }
         self.tokens.put(record.clone());
         Ok((text, record))
     }

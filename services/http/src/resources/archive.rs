@@ -76,7 +76,7 @@ async fn overview(app: Grant, id: RequestId) -> Result<Json<ArchiveOverview>> {
         tables.iter().for_each(|(state, survey)| uses.add(state, survey));
         rows.iter().for_each(|state| uses.add_rows(state));
         Ok(ArchiveOverview {
-            targets: targets(engine, uses),
+            targets: targets(engine, uses, seen.access.check_all().is_ok()),
             tables: tables
                 .iter()
                 .map(|(state, survey)| shown(state, survey))
@@ -120,12 +120,14 @@ impl<'s> TargetUses<'s> {
     }
 }
 
-/// Returns every target that the configuration or a table refers to; empty if the store has no archive.
-fn targets(engine: &Engine, mut uses: TargetUses<'_>) -> Vec<ArchiveTarget> {
+/// Returns every target that a table refers to and, with `has_all`, the configuration; empty if the store has no archive.
+fn targets(engine: &Engine, mut uses: TargetUses<'_>, has_all: bool) -> Vec<ArchiveTarget> {
     let Some(archive) = engine.store().archive() else {
         return Vec::new();
     };
-    archive.configured().for_each(|name| uses.add_target(name));
+    if has_all {
+        archive.configured().for_each(|name| uses.add_target(name));
+    }
     let shown = |(name, tables): (String, Vec<(&str, &ArchiveMoves)>)| {
         let opened = archive.target(&name);
         let refused = archive.check_allowed(&name).err();

@@ -138,12 +138,12 @@ async fn write(
     let mut body = app.bodies.stream(request).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    let engine = app.engine.clone();
+    let (engine, writing) = (app.engine.clone(), app.clone());
     let written = blocking(move || {
         let _held = (permit, memory);
         let table = engine.wide_table(&table)?;
         let cell = ValueCell::new(&table, &key, &column)?;
-        let is_stopped = || cancel.is_cancelled();
+        let is_stopped = || cancel.is_cancelled() || !writing.is_valid();
         Ok(put_value(
             &engine,
             &table,

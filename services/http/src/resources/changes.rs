@@ -269,7 +269,7 @@ async fn group_records(
 ///
 /// The checkpoint is on stable storage when the response is sent. Repeating the request is safe.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["write"])),
     post, path = "/v1/changes/{stream}/groups/{group}/checkpoints", tag = "changes",
     operation_id = "confirm_changes",
     params(GroupPath), request_body = ConfirmChanges,
@@ -305,12 +305,14 @@ async fn read(
         None => None,
     };
     loop {
+        // The token may have been revoked while the request waited.
+        app.check_valid()?;
+        app.check_stream(&stream, false)?;
         news.mark_unchanged();
         let page = page(app, (stream.clone(), partition, from), limits).await?;
         if page.records.is_empty()
             && let Some(until) = until
             && !app.is_draining()
-            && app.is_valid()
             && Instant::now() < until
         {
             from = Some(page.next);

@@ -9,7 +9,6 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tideline_access::Action;
 use tideline_engine::Engine;
 use tideline_engine::model::{TableName, TableSpec};
 use tideline_ingest::database;
@@ -169,17 +168,8 @@ enum Origin {
     OwnSite,
 }
 
-/// Returns the grant for the most that the token allows. Agents send `CREATE DATABASE` with a token that may only write;
-/// the engine refuses it if the table does not exist yet.
-fn grant(requester: &Requester) -> Result<Grant> {
-    let grant = requester.grant(Action::Operate);
-    grant
-        .or_else(|_| requester.grant(Action::Write))
-        .or_else(|_| requester.grant(Action::Read))
-}
-
 async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Result<Response> {
-    let app = &grant(requester)?;
+    let app = &requester.strongest_grant()?;
     let q = q.filter(|q| !q.is_empty());
     let q = q.ok_or_else(|| Failure::invalid("missing required parameter \"q\""))?;
     let statements = influx_query::parse(&q);

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::extract::Query;
 use crate::failure::Result;
-use crate::grant::Grant;
+use crate::grant::{Grant, Requester};
 use crate::resources::influx;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -79,7 +79,7 @@ struct BucketQuery {
 /// Buckets are the tables whose model is `series`. A request for a name always returns a bucket, even if no table has
 /// this name.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = [])),
     get, path = "/api/v2/buckets", tag = "influx",
     params(BucketQuery),
     responses(
@@ -87,7 +87,8 @@ struct BucketQuery {
         (status = 401, description = "The token is missing, wrong or has expired", body = InfluxV2Error)
     )
 )]
-async fn buckets(app: Grant, Query(query): Query<BucketQuery>) -> Result<Json<BucketList>> {
+async fn buckets(requester: Requester, Query(query): Query<BucketQuery>) -> Result<Json<BucketList>> {
+    let app = requester.strongest_grant()?;
     let names = match query.name {
         Some(name) => vec![name],
         None => {

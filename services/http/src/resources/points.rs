@@ -160,9 +160,14 @@ async fn delete(
         Ok((engine.delete_points(table, &selector, range, stop)?, unknown))
     });
     let (deleted, unknown) = deleted.await?;
+    // Suggestions are names of the table, which a token that only writes must not see.
+    let reads = app.engine.check_reads().is_ok();
     Ok(axum::Json(DeleteReport {
         timelines: deleted.timelines,
-        suggestions: unknown.into_iter().map(suggestion_view).collect(),
+        suggestions: match reads {
+            true => unknown.into_iter().map(suggestion_view).collect(),
+            false => Vec::new(),
+        },
         request_id: id.into(),
     }))
 }

@@ -113,9 +113,14 @@ async fn delete(
     let timelines = expand_selector(&app, &table, timelines)?;
     let selector = resolve_surely(&app.engine, |now| to_selector(timelines.clone(), now))?;
     let (deleted, unknown) = delete_selected(&app, table, selector).await?;
+    // Suggestions are names of the table, which a token that only writes must not see.
+    let reads = app.engine.check_reads().is_ok();
     Ok(Json(DeleteReport {
         timelines: deleted.timelines,
-        suggestions: unknown.into_iter().map(suggestion_view).collect(),
+        suggestions: match reads {
+            true => unknown.into_iter().map(suggestion_view).collect(),
+            false => Vec::new(),
+        },
         request_id: id.into(),
     }))
 }

@@ -64,7 +64,7 @@ struct TokenPath {
     responses((status = 200, description = "All tokens, sorted by id", body = TokenList), Failures)
 )]
 async fn list(app: Grant, id: RequestId) -> Json<TokenList> {
-    let now = app.engine.now();
+    let now = app.engine.clock().now();
     let tokens = app.tokens.all();
     Json(TokenList {
         tokens: tokens.into_iter().map(|token| view(token, now)).collect(),
@@ -94,7 +94,7 @@ async fn create(
     id: RequestId,
     JsonBody(body): JsonBody<CreateToken>,
 ) -> Result<(Extension<Changed>, Secret)> {
-    let now = app.engine.now();
+    let now = app.engine.clock().now();
     let draft = TokenRecord {
         id: String::new(),
         name: body.name,
@@ -125,7 +125,7 @@ async fn read(
 ) -> Result<Json<TokenDetail>> {
     let found = app.tokens.get(&token)?;
     Ok(Json(TokenDetail {
-        view: view(found, app.engine.now()),
+        view: view(found, app.engine.clock().now()),
         request_id: id.into(),
     }))
 }
@@ -181,7 +181,14 @@ async fn rotate(
     };
     let store = app.clone();
     let (text, record) = app.change(move |_| store.tokens.rotate(&token, overlap)).await?;
-    Ok(secret(StatusCode::OK, &text, record, app.engine.now(), id))
+    app.end_watches();
+    Ok(secret(
+        StatusCode::OK,
+        &text,
+        record,
+        app.engine.clock().now(),
+        id,
+    ))
 }
 
 /// Describe the token of the request

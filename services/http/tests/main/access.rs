@@ -371,6 +371,22 @@ fn tables_that_are_not_in_the_path_are_checked() {
     ] {
         refused(&reader, "GET", path, Value::String(String::new()));
     }
+    // Paths of a Pushgateway group have any length, so they are not in the document.
+    refused(
+        &reader,
+        "PUT",
+        "/v1/tables/seen/prometheus/metrics/job/a/instance/b",
+        "m 1\n".into(),
+    );
+    refused(&writer, "PUT", "/metrics/job/a/instance/b", "m 1\n".into());
+    let hidden = format!("/v1/tables/{HIDDEN}/prometheus/");
+    refused(
+        &writer,
+        "PUT",
+        &format!("{hidden}metrics/job/a/instance/b"),
+        "m 1\n".into(),
+    );
+    refused(&reader, "GET", &hidden, Value::String(String::new()));
     // Tables in bodies.
     refused(&operator, "POST", "/v1/tables", json!({"name": "other"}));
     refused(
@@ -812,8 +828,8 @@ fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
                 issuer: "https://id.example".to_owned(),
                 audience: "tideline".to_owned(),
                 roles_claim: "roles".to_owned(),
-                tables_claim: "tables".to_owned(),
-                models_claim: "models".to_owned(),
+                tables_claim: Some("tables".to_owned()),
+                models_claim: None,
             },
         }),
         ..settings()
@@ -836,7 +852,7 @@ fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
     let own = ask(&server, &reader, "GET", "/v1/access", "").expect(200);
     assert_eq!(
         (&own["name"], &own["roles"], &own["tables"]),
-        (&json!("ann"), &json!(["reader"]), &json!(["seen*"]))
+        (&json!("jwt:ann"), &json!(["reader"]), &json!(["seen*"]))
     );
     assert!(is_out_of_scope(&ask(
         &server,
@@ -888,4 +904,41 @@ fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
         assert!(begun.elapsed() < crate::client::ANSWER_TIMEOUT);
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn requests_that_wait_get_nothing_after_their_token_was_revoked() {
+    let server = start();
+    fill(&server, "seen");
+    let feed = "/v1/tables/seen-feed/feeds/room,name=a";
+    let message = r#"{"messages": [{"columns": {"text": "zqx"}}]}"#;
+    ask(&server, ROOT, "POST", &format!("{feed}/messages"), message).expect(200);
+    let records = ask(&server, ROOT, "GET", "/v1/changes/seen/records", "").expect(200);
+    let cursor = records["next"].as_str().expect("a cursor");
+    let read = ask(&server, ROOT, "GET", &format!("{feed}/messages"), "").expect(200);
+    let after = read["messages"][0]["sequence"].as_str().expect("a number");
+    let created = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let text = created["token"].as_str().expect("a token");
+    let paths = [
+        format!("/v1/changes/seen/records?cursor={cursor}&wait=15s"),
+        format!("{feed}/messages?after={after}&wait=15s"),
+    ];
+    std::thread::scope(|scope| {
+        let waiting = paths
+            .each_ref()
+            .map(|path| scope.spawn(|| ask(&server, text, "GET", path, "")));
+        while !ask(&server, ROOT, "GET", "/metrics", "")
+            .text()
+            .contains("tideline_feed_watches 2")
+        {
+            std::thread::yield_now();
+        }
+        let path = format!("/v1/tokens/{}", created["id"].as_str().expect("an id"));
+        assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
+        ask(&server, ROOT, "POST", &format!("{feed}/messages"), message).expect(200);
+        for (path, response) in paths.iter().zip(waiting) {
+            let response = response.join().expect("no panic").text();
+            assert!(!response.contains("zqx"), "{path}: {response}");
+        }
+    });
 }

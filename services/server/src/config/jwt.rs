@@ -21,10 +21,10 @@ pub struct JwtConfig {
     pub audience: Option<String>,
     /// Claim with the roles.
     pub roles_claim: String,
-    /// Claim with the tables.
-    pub tables_claim: String,
-    /// Claim with the models.
-    pub models_claim: String,
+    /// Claim with the tables; `None` if tokens are not restricted to tables.
+    pub tables_claim: Option<String>,
+    /// Claim with the models; `None` if tokens are not restricted to models.
+    pub models_claim: Option<String>,
 }
 
 impl Default for JwtConfig {
@@ -34,8 +34,8 @@ impl Default for JwtConfig {
             issuer: None,
             audience: None,
             roles_claim: "roles".to_owned(),
-            tables_claim: "tables".to_owned(),
-            models_claim: "models".to_owned(),
+            tables_claim: None,
+            models_claim: None,
         }
     }
 }

@@ -145,20 +145,22 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "auth.jwt_roles_claim",
-        "Claim of a JSON Web Token with its roles: a text or a list. Dots separate the names of nested members.",
+        "Claim of a JSON Web Token with its roles: a text or a list. It is a name, or names of nested members\n\
+         with dots between them.",
         |config| Slot::Text(&mut config.jwt.roles_claim),
     ),
     Key::new(
         "auth.jwt_tables_claim",
-        "Claim with the tables that a JSON Web Token may use: names, and prefixes followed by `*`. A token without\n\
-         this claim is not restricted to tables.",
-        |config| Slot::Text(&mut config.jwt.tables_claim),
+        "Claim with the tables that a JSON Web Token may use: names, and prefixes followed by `*`. With this\n\
+         setting every token needs the claim, except those with the role admin. Not set: tokens are not\n\
+         restricted to tables.",
+        |config| Slot::OptionalText(&mut config.jwt.tables_claim),
     ),
     Key::new(
         "auth.jwt_models_claim",
-        "Claim with the models of tables that a JSON Web Token may use. A token without this claim is not\n\
-         restricted to models.",
-        |config| Slot::Text(&mut config.jwt.models_claim),
+        "Claim with the models of tables that a JSON Web Token may use. With this setting every token needs the\n\
+         claim, except those with the role admin. Not set: tokens are not restricted to models.",
+        |config| Slot::OptionalText(&mut config.jwt.models_claim),
     ),
     Key::new(
         "auth.open_docs",

@@ -252,9 +252,10 @@ impl MessageReader {
         }
     }
 
-    /// Waits for a message. Returns false if there is no signal before a time, or the service shuts down.
+    /// Waits for a message. Returns false if there is no signal before a time, the token of the request is not valid any
+    /// more, or the service shuts down.
     async fn changed_before(&self, end: Instant) -> bool {
-        timeout_at(end, self.reader.changed()).await.is_ok() && !self.app.is_draining()
+        timeout_at(end, self.reader.changed()).await.is_ok() && !self.app.is_draining() && self.app.is_valid()
     }
 
     /// Subscribes to the feeds whose messages the inbox shows now.

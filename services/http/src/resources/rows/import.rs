@@ -141,7 +141,7 @@ pub(super) async fn import(
     let source = receive(&app, format, request).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    let engine = app.engine.clone();
+    let (engine, importing) = (app.engine.clone(), app.clone());
     let body = blocking(move || {
         let _held = (permit, memory);
         let table = engine.wide_table(&table)?;
@@ -151,7 +151,7 @@ pub(super) async fn import(
             &table,
             source.open()?,
             &settings,
-            &|| cancel.is_cancelled(),
+            &|| cancel.is_cancelled() || !importing.is_valid(),
             &mut |outcome| {
                 if listed == LISTED_MAX || lines.len() >= LISTED_BYTES_MAX {
                     omitted += 1;
