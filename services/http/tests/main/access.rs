@@ -618,6 +618,11 @@ fn tokens_are_rotated_with_an_overlap_and_expire() {
         gone.contains(id) && gone.contains("expired or was replaced"),
         "{gone}"
     );
+    let third = ask(&server, ROOT, "POST", &path, r#"{"overlap": "0s"}"#).expect(200);
+    assert_eq!(third["previous_secret_until"], Value::Null);
+    assert_eq!(status(second), 401);
+    let second = third["token"].as_str().expect("a token");
+    assert_eq!(status(second), 200);
     ask(&server, ROOT, "POST", &path, r#"{"overlap": "31d"}"#).expect(400);
     server.clock.advance(240 * HOUR);
     assert_eq!(status(second), 401);
