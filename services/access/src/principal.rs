@@ -160,11 +160,6 @@ impl Access {
         &self.principal
     }
 
-    /// Returns the action.
-    pub fn action(&self) -> Action {
-        self.action
-    }
-
     /// Checks that the principal may perform the action on a table of this name. The table may not exist.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tideline_model::Timestamp;
 
 use crate::principal::Principal;
-use crate::record::TokenRecord;
+use crate::record::{StoredSecret, TokenRecord};
 use crate::token::TokenHash;
 
 /// Time of use of a token that was not used.
@@ -73,7 +73,7 @@ impl Tokens {
     }
 
     /// Adds a token, or replaces the token with the same id. The principal of a replaced token ends, unless only its
-    /// secrets differ.
+    /// secrets differ and one of them stays.
     pub fn put(&self, record: TokenRecord) {
         self.0.write().put(record, None);
     }
@@ -172,20 +172,21 @@ impl Token {
     }
 }
 
-/// Returns true if two records of a token differ at most in their secrets.
+/// Returns true if two records of a token differ at most in their secrets, and one of these is in both. Without a common
+/// secret, the requests of the previous ones must end.
 fn is_same_principal(one: &TokenRecord, other: &TokenRecord) -> bool {
+    let is_kept = |secret: &StoredSecret| other.secrets.iter().any(|kept| kept.sha256 == secret.sha256);
     let without_secrets = |record: &TokenRecord| TokenRecord {
         secrets: Vec::new(),
         ..record.clone()
     };
-    without_secrets(one) == without_secrets(other)
+    one.secrets.iter().any(is_kept) && without_secrets(one) == without_secrets(other)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::action::Role;
-    use crate::record::StoredSecret;
     use crate::scope::Scope;
 
     fn at(nanos: i64) -> Timestamp {
@@ -259,6 +260,18 @@ mod tests {
         let late = tokens.authenticate("one", at(100));
         assert!(matches!(late, Authenticated::Expired(id) if id == "1"));
         assert!(Arc::ptr_eq(&principal, &valid(&tokens, "uno", 100)));
+    }
+
+    #[test]
+    fn a_rotation_without_overlap_ends_the_principal() {
+        let tokens = Tokens::new([(record("1", "one"), None)]);
+        let principal = valid(&tokens, "one", 10);
+        let (mut rotated, _) = tokens.get("1").expect("it exists");
+        rotated.rotate(TokenHash::of("uno"), at(20), at(20));
+        tokens.put(rotated);
+        assert!(!principal.is_valid(at(20)), "also for requests that are running");
+        assert!(valid(&tokens, "uno", 20).is_valid(at(20)));
+        assert_eq!(tokens.get("1").and_then(|(_, used)| used), Some(at(20)));
     }
 
     #[test]

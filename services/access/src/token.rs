@@ -15,9 +15,6 @@ pub const PREFIX: &str = "tl_";
 const ID_BYTES: usize = 6;
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
-/// Length of a token in bytes: prefix, id, `_`, secret and checksum, in hexadecimal digits.
-const TEXT_BYTES: usize = PREFIX.len() + 2 * ID_BYTES + 1 + 2 * SECRET_BYTES + 8;
-
 /// Text of a new token. It has a masked `Debug` and no `Display`, so that it cannot appear in a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText {
@@ -84,17 +81,6 @@ impl fmt::Debug for TokenText {
     }
 }
 
-/// Returns true if a text has the form of a token of this server and the right checksum. Scanners and the command line
-/// use it to recognize tokens; it does not tell whether the token is valid.
-pub fn is_token(text: &str) -> bool {
-    let Some((body, checksum)) = text.split_at_checked(text.len().saturating_sub(8)) else {
-        return false;
-    };
-    text.len() == TEXT_BYTES
-        && text.starts_with(PREFIX)
-        && u32::from_str_radix(checksum, 16) == Ok(crc32fast::hash(body.as_bytes()))
-}
-
 impl TokenHash {
     /// Returns the hash of a token.
     pub fn of(token: &str) -> Self {
@@ -139,6 +125,17 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Recognizes a token by its form and checksum, as a scanner of source code does.
+    fn is_token(text: &str) -> bool {
+        let length = PREFIX.len() + 2 * ID_BYTES + 1 + 2 * SECRET_BYTES + 8;
+        let Some((body, checksum)) = text.split_at_checked(text.len().saturating_sub(8)) else {
+            return false;
+        };
+        text.len() == length
+            && text.starts_with(PREFIX)
+            && u32::from_str_radix(checksum, 16) == Ok(crc32fast::hash(body.as_bytes()))
+    }
 
     #[test]
     fn a_token_is_recognized_by_its_form_and_checksum() {

@@ -1,6 +1,9 @@
 //! Reading of request bodies within the limits of the settings.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
+use tideline_access::Principal;
 use tideline_connections::{BodyBytes, BodyError, BodyLimits, ReceivedBody};
 use tideline_openapi::ErrorCode;
 
@@ -29,23 +32,23 @@ pub(crate) fn request_limits(settings: &HttpSettings) -> BodyLimits {
 /// Reads the body of a remote write.
 pub(crate) async fn receive_remote_write(request: Request, app: &App) -> Result<ReceivedBody> {
     let limits = write_limits(&app.settings);
-    let granted = granted(&request);
+    let principal = principal(&request);
     let received = app.bodies.receive_remote_write(request, current_client(), limits);
-    counted(app, received.await?, granted)
+    counted(app, received.await?, principal)
 }
 
 /// Reads the body of a remote read.
 pub(crate) async fn receive_snappy(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
-    let granted = granted(&request);
+    let principal = principal(&request);
     let received = app.bodies.receive_snappy(request, current_client(), limits);
-    counted(app, received.await?, granted)
+    counted(app, received.await?, principal)
 }
 
 /// Reads the body of a request other than remote write and remote read.
 pub(crate) async fn receive(request: Request, app: &App, limits: BodyLimits) -> Result<ReceivedBody> {
-    let granted = granted(&request);
+    let principal = principal(&request);
     let received = app.bodies.receive(request, current_client(), limits);
-    counted(app, received.await?, granted)
+    counted(app, received.await?, principal)
 }
 
 /// Decompresses the body of a request. Uses a blocking thread only for a compressed body.
@@ -56,14 +59,15 @@ pub(crate) async fn decode(body: ReceivedBody) -> Result<BodyBytes> {
     }
 }
 
-fn granted(request: &Request) -> Option<Granted> {
-    request.extensions().get().cloned()
+fn principal(request: &Request) -> Option<Arc<Principal>> {
+    let granted = request.extensions().get::<Granted>()?;
+    Some(Arc::clone(&granted.principal))
 }
 
 /// Counts the bytes of a body, and refuses it if the token was revoked or has expired while the body arrived.
-fn counted(app: &App, body: ReceivedBody, granted: Option<Granted>) -> Result<ReceivedBody> {
+fn counted(app: &App, body: ReceivedBody, principal: Option<Arc<Principal>>) -> Result<ReceivedBody> {
     app.metrics.body_bytes.inc_by(body.sent_bytes() as u64);
-    granted.map_or(Ok(()), |granted| app.check_valid(&granted.principal))?;
+    principal.map_or(Ok(()), |principal| app.check_valid(&principal))?;
     Ok(body)
 }
 

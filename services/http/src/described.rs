@@ -4,12 +4,13 @@
 //! body, so they are added here. Examples are a missing token, a request from a page of another site, a body
 //! over a limit and a full disk. The dialect of the route determines the status and body of these errors.
 
+use tideline_access::Action;
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
 use tideline_openapi::{ErrorBody, ErrorCode};
 use utoipa::ToSchema;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, OneOf, OpenApi, Ref, RefOr, ResponseBuilder, Schema};
@@ -17,29 +18,7 @@ use utoipa::openapi::{ContentBuilder, ObjectBuilder, OneOf, OpenApi, Ref, RefOr,
 use crate::auth;
 use crate::context::Dialect;
 use crate::failure::status;
-
-/// Path suffixes of requests that change nothing although their method is not safe.
-const READING: [&str; 19] = [
-    "/feeds/read",
-    "/feeds/merge",
-    "/rows/get",
-    "/rows/scan",
-    "/rows/count",
-    "/rows/why",
-    "/advice",
-    "/rows/aggregate",
-    "/query",
-    "/query/batch",
-    "/explain",
-    "/latest",
-    "/watch",
-    "/search",
-    "/facets",
-    "/preview",
-    "/api/v1/read",
-    "/api/v1/export",
-    "/federate",
-];
+use crate::routes::{Declared, declaration, operations_mut};
 
 /// Adds the security scheme, and the common error responses to all operations; merges the enum schemas.
 pub(crate) fn complete(document: &mut OpenApi) {
@@ -63,21 +42,12 @@ pub(crate) fn complete(document: &mut OpenApi) {
         }
     }
     for (path, item) in &mut document.paths.paths {
-        let PathItem {
-            get,
-            put,
-            post,
-            delete,
-            patch,
-            ..
-        } = item;
-        if let Some(get) = get {
-            add(path, get, Kind::Reads);
-        }
-        let is_reading =
-            READING.iter().any(|end| path.ends_with(end)) || Dialect::of(path) == Dialect::Prometheus;
-        for operation in [put, post, delete, patch].into_iter().flatten() {
-            let kind = if is_reading { Kind::Asks } else { Kind::Changes };
+        for (method, operation) in operations_mut(item) {
+            let kind = match declaration(operation) {
+                _ if method.is_safe() => Kind::Reads,
+                Some(Declared::Action(Action::Read | Action::Observe)) => Kind::Asks,
+                _ => Kind::Changes,
+            };
             add(path, operation, kind);
         }
     }

@@ -89,23 +89,28 @@ impl Routes {
 
 /// Returns the operations of a path with their methods.
 pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
-    let PathItem {
-        get,
-        put,
-        post,
-        delete,
-        patch,
-        ..
-    } = item;
     let all = [
-        (Method::GET, get),
-        (Method::PUT, put),
-        (Method::POST, post),
-        (Method::DELETE, delete),
-        (Method::PATCH, patch),
+        (Method::GET, &item.get),
+        (Method::PUT, &item.put),
+        (Method::POST, &item.post),
+        (Method::DELETE, &item.delete),
+        (Method::PATCH, &item.patch),
     ];
     all.into_iter()
         .filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// Returns the operations of a path with their methods, for a change of their descriptions.
+pub(crate) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+    let all = [
+        (Method::GET, &mut item.get),
+        (Method::PUT, &mut item.put),
+        (Method::POST, &mut item.post),
+        (Method::DELETE, &mut item.delete),
+        (Method::PATCH, &mut item.patch),
+    ];
+    all.into_iter()
+        .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
 /// Returns the declaration of an operation; `None` if it has none, or one that does not name exactly one action.

@@ -74,11 +74,11 @@ pub async fn serve(
         .map_err(io::Error::other)?
         .map_err(|failure| io::Error::other(failure.message))?;
     let app = App::new(engine, scheduler, Arc::new(streams), tokens, settings);
-    tokio::spawn(keep_uses(app.downgrade()));
+    tokio::spawn(at_intervals(app.downgrade(), USES_INTERVAL, keep_uses));
     if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
-        tokio::spawn(follow_files(app.downgrade()));
+        tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow_files));
     }
-    tokio::spawn(keep_changes(app.downgrade()));
+    tokio::spawn(at_intervals(app.downgrade(), KEEP_INTERVAL, keep_changes));
     let webhooks = Arc::downgrade(&app.change_streams);
     tokio::spawn(tideline_change_stream::delivery::deliver(
         webhooks,
@@ -97,51 +97,40 @@ pub async fn serve(
     .await
 }
 
-/// Frees changes that no change stream needs, until the service is dropped.
-async fn keep_changes(app: WeakApp) {
-    let mut ticks = tokio::time::interval(KEEP_INTERVAL);
+/// Runs work on a blocking thread at each interval, until the service is dropped.
+async fn at_intervals(app: WeakApp, interval: Duration, work: fn(&App)) {
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(app) = app.upgrade() else { return };
-        let kept = spawn_blocking(move || app.change_streams.keep()).await;
-        match kept {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried");
-            }
-            Err(panicked) => tracing::error!(%panicked, "freeing changes panicked"),
+        if let Err(panicked) = spawn_blocking(move || work(&app)).await {
+            tracing::error!(%panicked, "background work of the service panicked");
         }
     }
 }
 
-/// Stores the times of the last use of tokens, until the service is dropped.
-async fn keep_uses(app: WeakApp) {
-    let mut ticks = tokio::time::interval(USES_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Some(app) = app.upgrade() else { return };
-        if let Ok(Err(failure)) = spawn_blocking(move || app.tokens.keep_uses()).await {
-            tracing::debug!(
-                message = failure.message,
-                "the times of the last use of tokens could not be stored; it is retried"
-            );
-        }
+/// Frees changes that no change stream needs.
+fn keep_changes(app: &App) {
+    if let Err(error) = app.change_streams.keep() {
+        tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried");
     }
 }
 
-/// Reads the files of token hashes and of keys again after changes, until the service is dropped.
-async fn follow_files(app: WeakApp) {
-    let mut ticks = tokio::time::interval(FILES_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Some(app) = app.upgrade() else { return };
-        let followed = app.clone();
-        if let Ok(true) = spawn_blocking(move || followed.tokens.follow_files()).await {
-            app.end_watches();
-        }
+/// Stores the times of the last use of tokens.
+fn keep_uses(app: &App) {
+    if let Err(failure) = app.tokens.keep_uses() {
+        tracing::debug!(
+            message = failure.message,
+            "the times of the last use of tokens could not be stored; it is retried"
+        );
+    }
+}
+
+/// Reads the files of token hashes and of keys again after changes.
+fn follow_files(app: &App) {
+    if app.tokens.follow_files() {
+        app.end_watches();
     }
 }
 

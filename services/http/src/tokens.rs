@@ -45,8 +45,6 @@ pub(crate) struct TokenStore {
     file: Option<HashesFile>,
     /// Tokens of an identity provider.
     jwks: Option<JwksFile>,
-    /// True if requests need a token.
-    is_required: bool,
     /// Principal of requests with the configured token, or of all requests if the server requires none.
     owner: Arc<Principal>,
     /// Held while tokens are stored.
@@ -88,7 +86,6 @@ impl TokenStore {
             configured,
             file,
             jwks,
-            is_required: settings.requires_token(),
             owner: Arc::new(owner),
             writing: Mutex::default(),
             stored_uses: Mutex::new(stored_uses),
@@ -97,7 +94,7 @@ impl TokenStore {
 
     /// Returns true if requests need a token.
     pub(crate) fn is_required(&self) -> bool {
-        self.is_required
+        self.configured.is_some() || self.file.is_some() || self.jwks.is_some()
     }
 
     /// Returns the principal of all requests to a server that requires no token.
@@ -200,10 +197,6 @@ impl TokenStore {
         let text = TokenText::with_id(id).map_err(no_randomness)?;
         record.rotate(text.hash(), now, end);
         self.put(&[row(&record)])?;
-        if overlap == 0 {
-            // Ends the watches of the previous secret.
-            self.tokens.remove(id);
-        }
         self.tokens.put(record.clone());
         Ok((text, record))
     }
@@ -282,21 +275,21 @@ impl TokenStore {
     /// Fails with the errors of the engine.
     pub(crate) fn keep_uses(&self) -> Result<()> {
         let _writing = self.writing.lock();
-        let mut rows = Vec::new();
         let mut stored = self.stored_uses.lock();
+        let mut later = Vec::new();
         for (record, used) in self.tokens.all() {
             let Some(used) = used.map(|time| time.nanos()) else {
                 continue;
             };
             let before = stored.get(&record.id).copied().unwrap_or(i64::MIN);
             if used.saturating_sub(before) >= USE_INTERVAL.as_nanos() as i64 {
-                rows.push(used_row(&record.id, Some(used)));
-                stored.insert(record.id, used);
+                later.push((record.id, used));
             }
         }
-        drop(stored);
-        for rows in rows.chunks(STATE_ROWS_MAX) {
-            self.engine.put_state(OWNER, rows)?;
+        for uses in later.chunks(STATE_ROWS_MAX) {
+            let rows: Vec<StateRow> = uses.iter().map(|(id, used)| used_row(id, Some(*used))).collect();
+            self.engine.put_state(OWNER, &rows)?;
+            stored.extend(uses.iter().cloned());
         }
         Ok(())
     }
@@ -364,4 +357,60 @@ fn unauthenticated(message: String) -> Failure {
 fn no_randomness(error: NoRandomness) -> Failure {
     tracing::error!(%error, "a token could not be created");
     Failure::new(ErrorCode::Internal, "internal error")
+}
+
+#[cfg(test)]
+mod tests {
+    use tideline_access::{Role, Scope};
+    use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+    use tideline_engine::Settings;
+    use tideline_engine::model::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn a_use_is_stored_at_most_every_ten_minutes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+        let start = Timestamp::parse_rfc3339("2026-11-20T12:00:00Z").expect("a time");
+        let clock = Arc::new(ManualClock::new(start));
+        let engine_settings = Settings::new(folder.path().join("index"));
+        let engine = Engine::open(backend, Arc::clone(&clock) as _, engine_settings);
+        let engine = Arc::new(engine.expect("opens"));
+        let settings = HttpSettings {
+            token: Some(Secret::new("root-token-of-some-length").expect("long enough")),
+            ..HttpSettings::default()
+        };
+        let open = || TokenStore::open(Arc::clone(&engine), &settings).unwrap_or_else(|_| panic!("opens"));
+        let store = open();
+        let draft = TokenRecord {
+            id: String::new(),
+            name: "a".to_owned(),
+            roles: vec![Role::Reader],
+            scope: Scope::default(),
+            created: 0,
+            created_by: String::new(),
+            expires: None,
+            secrets: Vec::new(),
+        };
+        let (text, record) = store.create(draft).unwrap_or_else(|_| panic!("created"));
+        let stored_use = || {
+            assert!(store.keep_uses().is_ok());
+            open().all()[0].1
+        };
+        assert_eq!(stored_use(), None);
+        assert!(store.authenticate(text.expose()).is_ok());
+        assert_eq!(stored_use(), Some(start));
+        clock.advance(599_000_000_000);
+        assert!(store.authenticate(text.expose()).is_ok());
+        assert_eq!(stored_use(), Some(start), "less than ten minutes later");
+        clock.advance(1_000_000_000);
+        assert!(store.authenticate(text.expose()).is_ok());
+        let last = engine.clock().now();
+        assert_eq!(stored_use(), Some(last));
+        // A rotation, also one that ends the previous secret, keeps the time of the last use.
+        assert!(store.rotate(&record.id, Duration::ZERO).is_ok());
+        assert_eq!(store.all()[0].1, Some(last));
+        engine.close().expect("closes");
+    }
 }

@@ -12,16 +12,12 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use tideline_openapi::model::{Role, TableModel};
 
 use crate::client::{Client, ConnectionArguments, duration, encoded};
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
-
-/// Roles, as `--role` accepts them.
-const ROLES: [&str; 4] = ["reader", "writer", "operator", "admin"];
-/// Models, as `--model` accepts them.
-const MODELS: [&str; 3] = ["series", "wide", "feed"];
 
 /// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
@@ -58,13 +54,13 @@ pub(crate) struct CreateArguments {
     #[arg(long)]
     name: String,
     /// Role; repeat it for several
-    #[arg(long = "role", value_name = "ROLE", required = true, value_parser = PossibleValuesParser::new(ROLES))]
+    #[arg(long = "role", value_name = "ROLE", required = true, value_parser = PossibleValuesParser::new(Role::ALL.map(Role::name)))]
     roles: Vec<String>,
     /// Table that the token may use: a name, or a prefix followed by `*`; repeat it for several [default: all tables]
     #[arg(long = "table", value_name = "TABLE")]
     tables: Vec<String>,
     /// Model of the tables that the token may use; repeat it for several [default: all models]
-    #[arg(long = "model", value_name = "MODEL", value_parser = PossibleValuesParser::new(MODELS))]
+    #[arg(long = "model", value_name = "MODEL", value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     models: Vec<String>,
     /// Time until the token becomes invalid, such as `90d` [default: it does not expire]
     #[arg(long, value_name = "DURATION", value_parser = duration)]

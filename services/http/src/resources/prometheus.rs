@@ -32,7 +32,7 @@ use axum::routing::get;
 use tideline_access::Action;
 use tideline_engine::model::TableName;
 use utoipa::IntoParams;
-use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::path::{Operation, ParameterIn};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -40,7 +40,7 @@ use crate::app::App;
 use crate::failure::{self, Failure};
 use crate::grant::{Grant, Granted};
 use crate::resources::TablePath;
-use crate::routes::{Declared, declaration};
+use crate::routes::{Declared, declaration, operations_mut};
 
 /// Prefix of the routes of one table.
 const OF_TABLE: &str = "/v1/tables/{table}/prometheus";
@@ -52,7 +52,7 @@ const HOME_OF_TABLE: &str = "/v1/tables/{table}/prometheus/";
 pub(crate) fn router() -> OpenApiRouter<App> {
     let mut of_table = routes();
     for item in of_table.get_openapi_mut().paths.paths.values_mut() {
-        operations(item).for_each(name_table);
+        operations_mut(item).for_each(|(_, operation)| name_table(operation));
     }
     routes().nest(OF_TABLE, of_table).route(HOME_OF_TABLE, get(home))
 }
@@ -80,12 +80,6 @@ fn routes() -> OpenApiRouter<App> {
 /// Redirects browsers from the address of a table to the guide.
 async fn home(_: KnownTable) -> Redirect {
     Redirect::temporary("/guide/prometheus")
-}
-
-/// Returns the operations of a path for the methods GET, PUT, POST and DELETE.
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-    all.into_iter().flatten()
 }
 
 /// Changes the description of an operation for the routes of one table: adds the path parameter, a suffix to the
