@@ -56,7 +56,7 @@ impl CatalogReader<'_> {
     ///
     /// Takes time in proportion to the number of distinct names, and memory in proportion to `top`.
     pub fn cardinality(&self, top: usize) -> Cardinality {
-        let (names, symbols) = (&self.state.names, &self.state.symbols);
+        let (names, symbols) = (self.names(), &self.state.symbols);
         let mut measurements = Top::new(top);
         for (name, timelines) in names.measurements.iter() {
             measurements.offer(timelines, symbols.text(name));
@@ -85,7 +85,7 @@ impl CatalogReader<'_> {
             timelines,
         };
         Cardinality {
-            timelines: self.state.visible.len(),
+            timelines: self.visible().len(),
             measurements: names.measurements.len() as u64,
             top_measurements: measurements.take().map(measured).collect(),
             tag_keys: names.tags.len() as u64,

@@ -117,9 +117,7 @@ impl Catalog {
 
     /// Locks the catalog for a batch of lookups; see [`CatalogReader`] for its restrictions.
     pub fn reader(&self) -> CatalogReader<'_> {
-        CatalogReader {
-            state: self.state.read(),
-        }
+        CatalogReader::new(self.state.read())
     }
 
     /// Returns the number of visible timelines.

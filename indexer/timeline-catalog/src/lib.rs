@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`catalog`] | [`Catalog`]: register, mark durable, adopt and remove timelines |
 //! | [`reader`] | [`CatalogReader`] and [`Entry`]: many lookups under one lock |
+//! | [`subset`] | [`CatalogSubset`]: the timelines that pass a test, with the counts of their names |
 //! | [`names`] | distinct measurements, tag keys and tag values with their timeline counts |
 //! | [`cardinality`] | number of distinct names and the most frequent names |
 //! | [`attributes`] | [`AttributeValue`], its types and limits |
@@ -59,6 +60,7 @@ pub mod metadata;
 pub mod names;
 pub mod reader;
 pub mod searches;
+pub mod subset;
 pub mod types;
 pub mod value;
 
@@ -82,6 +84,7 @@ pub use names::{CountedName, NameRef, NameSelection};
 pub use raw_keys::LastKey;
 pub use reader::{CatalogReader, Entry};
 pub use searches::SavedSearches;
+pub use subset::CatalogSubset;
 pub use tideline_key_codec::timeline_id;
 pub use types::CountedKey;
 pub use value::AttributeRef;

@@ -1,7 +1,8 @@
 //! Read access to many timelines under one lock.
 //!
 //! A [`CatalogReader`] holds the read lock of the catalog for a batch of lookups, so that the hot path of a write
-//! locks once per batch. An [`Entry`] gives access to one visible timeline.
+//! locks once per batch. An [`Entry`] gives access to one visible timeline. For the reader of a
+//! [`CatalogSubset`](crate::CatalogSubset), the timelines outside of the subset are not visible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use tideline_model::{Identity, Ordinal, SearchAnalyzer, TimelineId};
 use crate::attributes::Attributes;
 use crate::catalog::encoded;
 use crate::error::CatalogError;
-use crate::names::{self, CountedName, NameRef, NameSelection};
+use crate::names::{self, CountedName, NameCounts, NameRef, NameSelection};
 use crate::raw_keys::LastKey;
 use crate::state::{Stage, State};
-use crate::types::CountedKey;
+use crate::subset::Members;
+use crate::types::{CountedKey, TypeCounts};
 use crate::value::AttributeRef;
 
 /// Read lock of the catalog for a batch of lookups.
@@ -27,6 +29,31 @@ use crate::value::AttributeRef;
 #[derive(Debug)]
 pub struct CatalogReader<'a> {
     pub(crate) state: RwLockReadGuard<'a, State>,
+    /// Timelines that are visible to this reader; `None` = all visible timelines.
+    members: Option<RwLockReadGuard<'a, Members>>,
+}
+
+impl<'a> CatalogReader<'a> {
+    pub(crate) fn new(state: RwLockReadGuard<'a, State>) -> Self {
+        let members = None;
+        Self { state, members }
+    }
+
+    /// Creates the reader of a subset, whose members must be up to date.
+    pub(crate) fn of_subset(
+        state: RwLockReadGuard<'a, State>,
+        members: RwLockReadGuard<'a, Members>,
+    ) -> Self {
+        let members = Some(members);
+        Self { state, members }
+    }
+
+    /// Returns the counts of the names of the visible timelines.
+    pub(crate) fn names(&self) -> &NameCounts {
+        self.members
+            .as_ref()
+            .map_or(&self.state.names, |members| &members.names)
+    }
 }
 
 impl CatalogReader<'_> {
@@ -56,7 +83,7 @@ impl CatalogReader<'_> {
     /// Returns the visible timeline with this id; `None` if no visible timeline has it.
     pub fn by_id(&self, id: TimelineId) -> Option<Ordinal> {
         let ordinal = self.state.ordinal_of(id)?;
-        self.state.visible.contains(ordinal.0).then_some(ordinal)
+        self.visible().contains(ordinal.0).then_some(ordinal)
     }
 
     /// Returns the visible timeline with this identity; `None` without one. Costs two hashes of the identity.
@@ -66,7 +93,7 @@ impl CatalogReader<'_> {
     /// [`CatalogError::Identity`](crate::CatalogError::Identity) if the identity is too long.
     pub fn by_identity(&self, identity: &Identity) -> Result<Option<Ordinal>, CatalogError> {
         let found = self.state.find(identity, &encoded(identity)?)?;
-        Ok(found.filter(|ordinal| self.state.visible.contains(ordinal.0)))
+        Ok(found.filter(|ordinal| self.visible().contains(ordinal.0)))
     }
 
     /// Returns true if a delta that uses this timeline must carry its identity, because the timeline is new or was
@@ -121,14 +148,27 @@ impl CatalogReader<'_> {
 
     /// Returns the entry of a timeline; `None` if the timeline is not visible.
     pub fn entry(&self, ordinal: Ordinal) -> Option<Entry<'_>> {
-        let visible = self.state.visible.contains(ordinal.0);
-        let state: &State = &self.state;
-        visible.then_some(Entry { state, ordinal })
+        let visible = self.visible().contains(ordinal.0);
+        visible.then_some(Entry::new(&self.state, ordinal))
+    }
+
+    /// Returns the entry of a timeline that was registered since the start, visible or not; `None` if the ordinal is
+    /// unused. A removed timeline has no attributes.
+    pub fn known_entry(&self, ordinal: Ordinal) -> Option<Entry<'_>> {
+        let known = self.state.stage(ordinal) != Stage::Absent;
+        known.then_some(Entry::new(&self.state, ordinal))
+    }
+
+    /// Returns the timeline with this id that was registered since the start, visible or not.
+    pub fn known_by_id(&self, id: TimelineId) -> Option<Ordinal> {
+        self.state.ordinal_of(id)
     }
 
     /// Returns the ordinals of all visible timelines.
     pub fn visible(&self) -> &RoaringBitmap {
-        &self.state.visible
+        self.members
+            .as_ref()
+            .map_or(&self.state.visible, |members| &members.visible)
     }
 
     /// Returns the number of the newest attribute edit. It can be lower after a restart, if the timelines of the
@@ -149,13 +189,13 @@ impl CatalogReader<'_> {
     /// edit. Losing attributes through a removal counts as an edit.
     pub fn edits_since(&self, counter: u64) -> impl Iterator<Item = Ordinal> {
         let edits = self.state.edits.since(counter);
-        edits.filter(|ordinal| self.state.visible.contains(ordinal.0))
+        edits.filter(|ordinal| self.visible().contains(ordinal.0))
     }
 
     /// Iterates like [`edits_since`](Self::edits_since), with the counter value of each edit.
     pub fn numbered_edits_since(&self, counter: u64) -> impl Iterator<Item = (u64, Ordinal)> {
         let edits = self.state.edits.numbered_since(counter);
-        edits.filter(|(_, ordinal)| self.state.visible.contains(ordinal.0))
+        edits.filter(|(_, ordinal)| self.visible().contains(ordinal.0))
     }
 
     /// Returns the id of a visible, registered or removed timeline; `None` if the ordinal is unused.
@@ -166,15 +206,12 @@ impl CatalogReader<'_> {
 
     /// Returns the selected measurements in byte order.
     pub fn measurements(&self, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        self.state
-            .names
-            .measurements
-            .select(&self.state.symbols, selection)
+        self.names().measurements.select(&self.state.symbols, selection)
     }
 
     /// Returns the selected tag keys in byte order.
     pub fn tag_keys(&self, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        let counts = self.state.names.tags.iter();
+        let counts = self.names().tags.iter();
         names::select(
             &self.state.symbols,
             counts.map(|(key, tag)| (*key, tag.timelines())),
@@ -187,7 +224,7 @@ impl CatalogReader<'_> {
     /// Costs one lookup per returned value. The first call also sorts all values: about 10 ms for 200,000.
     pub fn tag_values(&self, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
         let key = self.state.symbols.get(key);
-        let Some(tag) = key.and_then(|key| self.state.names.tags.get(&key)) else {
+        let Some(tag) = key.and_then(|key| self.names().tags.get(&key)) else {
             return Vec::new();
         };
         tag.values.select(&self.state.symbols, selection)
@@ -196,7 +233,7 @@ impl CatalogReader<'_> {
     /// Returns the number of visible timelines with this tag.
     pub fn timelines_with_tag(&self, key: &str, value: &str) -> u64 {
         let symbols = &self.state.symbols;
-        let tag = symbols.get(key).and_then(|key| self.state.names.tags.get(&key));
+        let tag = symbols.get(key).and_then(|key| self.names().tags.get(&key));
         let value = symbols.get(value);
         tag.zip(value).map_or(0, |(tag, value)| tag.values.count(value))
     }
@@ -204,47 +241,67 @@ impl CatalogReader<'_> {
     /// Returns the number of visible timelines with this measurement.
     pub fn timelines_of_measurement(&self, name: &str) -> u64 {
         let symbol = self.state.symbols.get(name);
-        symbol.map_or(0, |name| self.state.names.measurements.count(name))
+        symbol.map_or(0, |name| self.names().measurements.count(name))
     }
 
     /// Returns true if a visible timeline has this measurement.
     pub fn has_measurement(&self, name: &str) -> bool {
         let symbol = self.state.symbols.get(name);
-        symbol.is_some_and(|name| self.state.names.measurements.contains(name))
+        symbol.is_some_and(|name| self.names().measurements.contains(name))
     }
 
     /// Returns true if a visible timeline has this tag key.
     pub fn has_tag_key(&self, key: &str) -> bool {
         let symbol = self.state.symbols.get(key);
-        symbol.is_some_and(|key| self.state.names.tags.contains_key(&key))
+        symbol.is_some_and(|key| self.names().tags.contains_key(&key))
     }
 
-    /// Returns true if a visible timeline has an attribute with this key.
+    /// Returns true if a visible timeline has an attribute with this key. The reader of a subset visits its timelines.
     pub fn has_attribute_key(&self, key: &str) -> bool {
-        let symbol = self.state.symbols.get(key);
-        symbol.is_some_and(|key| self.state.edits.types.has(key))
+        match &self.members {
+            None => {
+                let symbol = self.state.symbols.get(key);
+                symbol.is_some_and(|key| self.state.edits.types.has(key))
+            }
+            Some(members) => {
+                let mut members = members.visible.iter();
+                members.any(|ordinal| self.state.attribute(Ordinal(ordinal), key).is_some())
+            }
+        }
     }
 
     /// Iterates over all measurements and their timeline counts in byte order.
     pub fn measurement_counts(&self) -> impl Iterator<Item = (NameRef<'_>, u32)> {
-        self.state.names.measurements.in_order(&self.state.symbols)
+        self.names().measurements.in_order(&self.state.symbols)
     }
 
     /// Iterates over all values of a tag key and their timeline counts in byte order.
     pub fn tag_counts(&self, key: &str) -> impl Iterator<Item = (NameRef<'_>, u32)> {
         let key = self.state.symbols.get(key);
-        let tag = key.and_then(|key| self.state.names.tags.get(&key));
+        let tag = key.and_then(|key| self.names().tags.get(&key));
         tag.into_iter()
             .flat_map(|tag| tag.values.in_order(&self.state.symbols))
     }
 
-    /// Returns all attribute keys in byte order, with the types of their values.
+    /// Returns all attribute keys in byte order, with the types of their values. The reader of a subset visits its
+    /// timelines.
     pub fn attribute_keys(&self) -> Vec<CountedKey> {
-        self.state.edits.types.keys(&self.state.symbols)
+        match &self.members {
+            None => self.state.edits.types.keys(&self.state.symbols),
+            Some(members) => {
+                let mut types = TypeCounts::default();
+                for ordinal in &members.visible {
+                    if let Some(edited) = self.state.edits.of(Ordinal(ordinal)) {
+                        types.add(edited.attributes);
+                    }
+                }
+                types.keys(&self.state.symbols)
+            }
+        }
     }
 }
 
-/// A visible timeline.
+/// One timeline.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     state: &'a State,
@@ -252,6 +309,10 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    pub(crate) fn new(state: &'a State, ordinal: Ordinal) -> Self {
+        Self { state, ordinal }
+    }
+
     /// Returns the ordinal: the dense number of the timeline in its table.
     pub fn ordinal(&self) -> Ordinal {
         self.ordinal

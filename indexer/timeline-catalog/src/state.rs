@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) changed_meanwhile: RoaringBitmap,
     pub(crate) names: NameCounts,
     pub(crate) edits: Edits,
+    /// Number of changes of `visible`.
+    pub(crate) changes: u64,
     /// Index below which no slot is free.
     free_from: usize,
 }
@@ -104,6 +106,7 @@ impl State {
             changed_meanwhile: RoaringBitmap::new(),
             names: NameCounts::default(),
             edits: Edits::default(),
+            changes: 0,
             free_from: 0,
         }
     }
@@ -250,6 +253,7 @@ impl State {
             self.unsaved.remove(ordinal.0);
             self.outdated.insert(ordinal.0);
             self.changed_meanwhile.insert(ordinal.0);
+            self.changes += 1;
             let (names, measurement, tags) = self.counted(ordinal);
             names.remove(measurement, tags);
         }
@@ -294,8 +298,16 @@ impl State {
     fn set_visible(&mut self, ordinal: Ordinal, stage: Stage) {
         self.slots[ordinal.0 as usize].stage = stage;
         self.visible.insert(ordinal.0);
+        self.changes += 1;
         let (names, measurement, tags) = self.counted(ordinal);
         names.add(measurement, tags);
+    }
+
+    /// Returns the measurement and the tags of a timeline, visible or not. The ordinal must be in use.
+    pub(crate) fn symbols_of(&self, ordinal: Ordinal) -> (Symbol, impl Iterator<Item = (Symbol, Symbol)>) {
+        let shape = self.shape(ordinal);
+        let values = self.values_of(ordinal).iter().copied();
+        (shape.measurement, shape.keys.iter().copied().zip(values))
     }
 
     /// Returns the name counts, and the measurement and tags that a timeline contributes to them.
