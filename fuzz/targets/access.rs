@@ -1,11 +1,12 @@
 //! Fuzz target: arbitrary bytes as a key set of an identity provider and as a JSON Web Token, and arbitrary text as a
-//! token of the server and as a scope. Nothing panics, and no token is accepted: the fuzzer has no private key.
+//! token of the server, as a scope and as a condition on timelines. Nothing panics, and no token is accepted: the fuzzer has
+//! no private key. A condition that is accepted reads back from its JSON form.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tideline_access::jwt::{JwtSettings, JwtVerifier};
-use tideline_access::{Scope, TokenRecord, Tokens};
+use tideline_access::{Scope, TimelineCondition, TokenRecord, Tokens};
 use tideline_model::Timestamp;
 
 /// Keys whose private halves are not in the repository.
@@ -20,6 +21,7 @@ struct Input {
     token: String,
     record: Vec<u8>,
     scope: Vec<String>,
+    condition: String,
 }
 
 fn settings() -> JwtSettings {
@@ -29,6 +31,7 @@ fn settings() -> JwtSettings {
         roles_claim: "roles".to_owned(),
         tables_claim: Some("tables".to_owned()),
         models_claim: Some("models".to_owned()),
+        timelines_claim: Some("timelines".to_owned()),
     }
 }
 
@@ -40,6 +43,11 @@ fuzz_target!(|input: Input| {
         let _ = record.check();
         let tokens = Tokens::new([(record, None)]);
         let _ = tokens.authenticate(&input.token, Timestamp::EPOCH);
+    }
+    if let Ok(condition) = TimelineCondition::parse(&input.condition) {
+        let again = TimelineCondition::parse(condition.as_json()).expect("its own form");
+        assert_eq!(again, condition);
+        let _ = condition.to_string();
     }
     if let Ok(scope) = Scope::new(input.scope, []) {
         let _ = scope.to_string();

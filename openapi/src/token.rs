@@ -12,6 +12,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::condition::Condition;
 use crate::named::named;
 use crate::table::TableModelSchema;
 use crate::time::{DurationText, TimeInput};
@@ -33,6 +34,11 @@ pub struct CreateToken {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<TableModelSchema>)]
     pub models: Vec<TableModel>,
+    /// Condition on the timelines that the token may use, with the tests `equals`, `not_equals`, `in`, `prefix` and
+    /// `exists` of tags, attributes, the measurement or the source. The token then reaches only tables with the model
+    /// series, and the role must be `reader` or `writer`. Omitted: all timelines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timelines: Option<Condition>,
     /// Time at which the token becomes invalid, for example `now+90d`. `null`: it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<TimeInput>,
@@ -69,7 +75,7 @@ impl ToSchema for RoleSchema {
 }
 
 /// Token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenView {
     /// Id. It is part of the token, and no secret.
     pub id: String,
@@ -83,6 +89,8 @@ pub struct TokenView {
     /// Models of tables that the token may use. Empty: all models.
     #[schema(value_type = Vec<TableModelSchema>)]
     pub models: Vec<TableModel>,
+    /// Condition on the timelines that the token may use; `null`: all timelines.
+    pub timelines: Option<Condition>,
     /// Creation time, RFC 3339.
     pub created: String,
     /// Principal that created the token.
@@ -99,7 +107,7 @@ pub struct TokenView {
 }
 
 /// Created or rotated token.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "token": "tl_5f0c1e9a7b34_<64 hexadecimal digits and a checksum>",
     "id": "5f0c1e9a7b34",
@@ -107,6 +115,7 @@ pub struct TokenView {
     "roles": ["writer"],
     "tables": ["fleet", "team-a-*"],
     "models": [],
+    "timelines": null,
     "created": "2026-11-28T12:00:00Z",
     "created_by": "configured token",
     "expires": "2027-02-26T12:00:00Z",
@@ -134,7 +143,7 @@ impl fmt::Debug for NewToken {
 }
 
 /// One token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenDetail {
     /// Description of the token.
     #[serde(flatten)]
@@ -144,7 +153,7 @@ pub struct TokenDetail {
 }
 
 /// All tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
     /// Tokens, sorted by id.
     pub tokens: Vec<TokenView>,
@@ -153,13 +162,14 @@ pub struct TokenList {
 }
 
 /// Principal of the request: what its token may do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "telegraf",
     "id": "5f0c1e9a7b34",
     "roles": ["writer"],
     "tables": ["fleet", "team-a-*"],
     "models": [],
+    "timelines": null,
     "expires": "2027-02-26T12:00:00Z",
     "request_id": "01jd3k5w8v-000002a1"
 }))]
@@ -176,6 +186,8 @@ pub struct AccessView {
     /// Models of tables that the token may use. Empty: all models.
     #[schema(value_type = Vec<TableModelSchema>)]
     pub models: Vec<TableModel>,
+    /// Condition on the timelines that the token may use; `null`: all timelines.
+    pub timelines: Option<Condition>,
     /// Time at which the token becomes invalid, RFC 3339; `null` if it does not expire.
     pub expires: Option<String>,
     /// Id of the request, as in the server log.

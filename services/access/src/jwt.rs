@@ -12,8 +12,9 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use tideline_model::{Role, TableModel, Timestamp};
 
+use crate::condition::TimelineCondition;
 use crate::principal::Principal;
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopeError};
 use crate::token::TokenHash;
 use crate::verification;
 
@@ -39,6 +40,9 @@ pub struct JwtSettings {
     /// Path of the claim with the models, which every token needs except an admin's. `None`: tokens are not restricted to
     /// models.
     pub models_claim: Option<String>,
+    /// Path of the claim with conditions on timelines, all of which must hold, which every token needs except an admin's.
+    /// `None`: tokens are not restricted to timelines.
+    pub timelines_claim: Option<String>,
 }
 
 /// Verifier of tokens.
@@ -214,26 +218,42 @@ impl JwtVerifier {
         }
         let is_admin = roles.contains(&Role::Admin);
         // A missing or empty list must not become an empty scope, which restricts nothing.
-        let restriction = |claim: &Option<String>| {
+        type Read = fn(&Map<String, Value>, &str) -> Result<Option<Vec<String>>, JwtError>;
+        let restriction = |claim: &Option<String>, read: Read| {
             let Some(claim) = claim else {
                 return Ok(Vec::new());
             };
-            match texts(claims, claim)? {
+            match read(claims, claim)? {
                 Some(list) if !list.is_empty() => Ok(list),
                 None if is_admin => Ok(Vec::new()),
                 _ => Err(JwtError::Claims(format!("{claim} is missing or empty"))),
             }
         };
-        let tables = restriction(&settings.tables_claim)?;
-        let models = restriction(&settings.models_claim)?.into_iter().map(|name| {
-            let found = TableModel::ALL.into_iter().find(|model| model.name() == name);
-            found.ok_or_else(|| JwtError::Claims(format!("{name:?} is not a model of tables")))
-        });
+        let tables = restriction(&settings.tables_claim, texts)?;
+        let models = restriction(&settings.models_claim, texts)?
+            .into_iter()
+            .map(|name| {
+                let found = TableModel::ALL.into_iter().find(|model| model.name() == name);
+                found.ok_or_else(|| JwtError::Claims(format!("{name:?} is not a model of tables")))
+            });
         let models = models.collect::<Result<Vec<_>, _>>()?;
-        let scope = Scope::new(tables, models).map_err(|error| JwtError::Claims(error.to_string()))?;
+        let invalid = |error: ScopeError| JwtError::Claims(error.to_string());
+        let mut scope = Scope::new(tables, models).map_err(invalid)?;
+        let conditions = restriction(&settings.timelines_claim, spaced_texts)?;
+        if !conditions.is_empty() {
+            let condition = TimelineCondition::parse_all(&conditions).map_err(ScopeError::from);
+            scope = condition
+                .and_then(|condition| scope.with_condition(condition))
+                .map_err(invalid)?;
+        }
         if is_admin && !scope.is_everything() {
             return Err(JwtError::Claims(
-                "the role admin cannot be restricted to tables or models".to_owned(),
+                "the role admin cannot be restricted to tables, models or timelines".to_owned(),
+            ));
+        }
+        if roles.contains(&Role::Operator) && scope.condition().is_some() {
+            return Err(JwtError::Claims(
+                "the role operator cannot be restricted to timelines".to_owned(),
             ));
         }
         Ok(Principal::new(&format!("jwt:{name}"), roles, scope))
@@ -287,10 +307,44 @@ impl Key {
     }
 }
 
-/// Returns the texts of a claim; `None` if it is missing. A path is first the name of a member, because providers use names
-/// with dots, and then a path of nested members.
+/// Returns the texts of a claim: a list, or one text with spaces between them, as providers write scopes. `None` if it is
+/// missing.
 fn texts(claims: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>, JwtError> {
-    let wrong = || JwtError::Claims(format!("{path} is neither a text nor a list of texts"));
+    match find(claims, path)? {
+        Some(Value::String(text)) => Ok(Some(text.split_whitespace().map(str::to_owned).collect())),
+        other => whole_texts(other, path),
+    }
+}
+
+/// Returns the texts of a claim whose texts can have spaces: a list, or one text. `None` if it is missing.
+fn spaced_texts(claims: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>, JwtError> {
+    match find(claims, path)? {
+        Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
+        other => whole_texts(other, path),
+    }
+}
+
+fn whole_texts(found: Option<&Value>, path: &str) -> Result<Option<Vec<String>>, JwtError> {
+    match found {
+        None => Ok(None),
+        Some(Value::Array(values)) => {
+            let texts = values.iter().map(|value| value.as_str().map(str::to_owned));
+            texts
+                .collect::<Option<Vec<_>>>()
+                .map(Some)
+                .ok_or_else(|| not_texts(path))
+        }
+        Some(_) => Err(not_texts(path)),
+    }
+}
+
+fn not_texts(path: &str) -> JwtError {
+    JwtError::Claims(format!("{path} is neither a text nor a list of texts"))
+}
+
+/// Returns the value of a claim; `None` if it is missing. A path is first the name of a member, because providers use names
+/// with dots, and then a path of nested members.
+fn find<'c>(claims: &'c Map<String, Value>, path: &str) -> Result<Option<&'c Value>, JwtError> {
     let mut found = claims.get(path);
     if found.is_none() {
         let mut names = path.split('.');
@@ -299,19 +353,11 @@ fn texts(claims: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>,
             found = match found {
                 None => None,
                 Some(Value::Object(members)) => members.get(name),
-                Some(_) => return Err(wrong()),
+                Some(_) => return Err(not_texts(path)),
             };
         }
     }
-    match found {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.split_whitespace().map(str::to_owned).collect())),
-        Some(Value::Array(values)) => {
-            let texts = values.iter().map(|value| value.as_str().map(str::to_owned));
-            texts.collect::<Option<Vec<_>>>().map(Some).ok_or_else(wrong)
-        }
-        Some(_) => Err(wrong()),
-    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -387,6 +433,7 @@ mod tests {
             roles_claim: "access.roles".to_owned(),
             tables_claim: Some("https://acme.example/tables".to_owned()),
             models_claim: None,
+            timelines_claim: None,
         }
     }
 
@@ -544,6 +591,7 @@ mod tests {
             }
             let settings = JwtSettings {
                 tables_claim: None,
+                timelines_claim: None,
                 ..settings()
             };
             JwtVerifier::new(json!({"keys": [key]}).to_string().as_bytes(), settings).expect("valid keys")

@@ -7,7 +7,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`action`] | [`Action`], [`Role`]: the actions that a role allows |
-//! | [`scope`] | [`Scope`]: the tables and models to which a token is restricted |
+//! | [`scope`] | [`Scope`]: the tables, models and timelines to which a token is restricted |
+//! | [`condition`] | [`TimelineCondition`]: the condition on these timelines |
 //! | [`principal`] | [`Principal`], [`Access`], [`Denied`]: the decision |
 //! | [`token`] | [`TokenText`]: the text of a token, its checksum and its hash |
 //! | [`jwt`] | [`JwtVerifier`](jwt::JwtVerifier): JSON Web Tokens of an identity provider |
@@ -32,6 +33,7 @@
 //! ```
 
 pub mod action;
+pub mod condition;
 pub mod jwt;
 pub mod principal;
 pub mod record;
@@ -41,6 +43,7 @@ pub mod token;
 mod verification;
 
 pub use action::{Action, Role};
+pub use condition::{TimelineCondition, TimelineConditionError};
 pub use principal::{Access, Denied, Principal};
 pub use record::{StoredSecret, TokenRecord};
 pub use registry::{Authenticated, Tokens};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tideline_model::{TableModel, Timestamp};
 
 use crate::action::{Action, Role};
+use crate::condition::TimelineCondition;
 use crate::scope::Scope;
 
 /// End of a principal that never ends.
@@ -215,6 +216,26 @@ impl Access {
         }
     }
 
+    /// Returns the condition on the timelines that the principal may use; `None` for all timelines.
+    pub fn condition(&self) -> Option<&TimelineCondition> {
+        self.principal.scope.condition()
+    }
+
+    /// Checks that the principal may perform the action on all timelines of a table, as an operation does that applies no
+    /// condition.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the principal is restricted to timelines.
+    pub fn check_all_timelines(&self) -> Result<(), Denied> {
+        match self.condition() {
+            None => Ok(()),
+            Some(condition) => Err(self
+                .principal
+                .denied(self.action, Reason::Timelines(condition.clone()))),
+        }
+    }
+
     /// Returns true if the principal may perform the action on an existing table.
     pub fn allows(&self, table: &str, model: TableModel) -> bool {
         self.principal.scope.has_table(table) && self.principal.scope.has_model(model)
@@ -248,6 +269,8 @@ enum Reason {
     Role(Vec<Role>),
     /// The table is outside of the scope. `None`: the action applies to all tables.
     Scope { table: Option<String>, scope: String },
+    /// The operation concerns all timelines of a table, and the principal only has those of the condition.
+    Timelines(TimelineCondition),
 }
 
 impl fmt::Display for Denied {
@@ -287,6 +310,11 @@ impl fmt::Display for Denied {
             Reason::Scope { table: None, scope } => write!(
                 f,
                 "{principal} may not perform the action `{action}` on all tables together; its scope is {scope}"
+            ),
+            Reason::Timelines(condition) => write!(
+                f,
+                "{principal} may not make this request, which is about all timelines of a table; it is restricted to \
+                 timelines with {condition}"
             ),
         }
     }

@@ -24,7 +24,7 @@ pub struct TokenRecord {
     pub name: String,
     /// Roles; at least one.
     pub roles: Vec<Role>,
-    /// Restriction to tables and models.
+    /// Restriction to tables, models and timelines.
     #[serde(default)]
     pub scope: Scope,
     /// Creation time, nanoseconds since the epoch.
@@ -73,8 +73,8 @@ impl TokenRecord {
         });
     }
 
-    /// Checks that a name can be shown in lists and logs, that there is a role, and that an admin has no scope: an admin
-    /// can create tokens, also one without a scope.
+    /// Checks that a name can be shown in lists and logs, that there is a role, and that the roles can have the scope: an
+    /// admin can create tokens, also one without a scope, and an operator manages whole tables.
     ///
     /// # Errors
     ///
@@ -91,7 +91,15 @@ impl TokenRecord {
         }
         if self.roles.contains(&Role::Admin) && !self.scope.is_everything() {
             return Err(
-                "the role admin cannot be restricted to tables or models, because an admin can create other tokens"
+                "the role admin cannot be restricted to tables, models or timelines, because an admin can create other \
+                 tokens"
+                    .to_owned(),
+            );
+        }
+        if self.roles.contains(&Role::Operator) && self.scope.condition().is_some() {
+            return Err(
+                "the role operator cannot be restricted to timelines, because policies and jobs apply to all timelines of \
+                 a table"
                     .to_owned(),
             );
         }
@@ -102,6 +110,7 @@ impl TokenRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::TimelineCondition;
 
     fn record() -> TokenRecord {
         TokenRecord {
@@ -158,5 +167,15 @@ mod tests {
         assert!(with(|token| token.name = "é".repeat(64)).is_ok());
         assert!(with(|token| token.roles.clear()).is_err());
         assert!(with(|token| token.roles = vec![Role::Admin]).is_err());
+        let condition = |token: &mut TokenRecord| {
+            let condition = TimelineCondition::parse("team=x").expect("valid");
+            let scope = std::mem::take(&mut token.scope);
+            token.scope = scope.with_condition(condition).expect("valid");
+        };
+        let mut of_timelines = record();
+        condition(&mut of_timelines);
+        assert_eq!(of_timelines.check(), Ok(()));
+        of_timelines.roles = vec![Role::Reader, Role::Operator];
+        assert!(of_timelines.check().is_err());
     }
 }

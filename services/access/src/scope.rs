@@ -1,12 +1,14 @@
-//! Scopes: the tables and models to which a token is restricted.
+//! Scopes: the tables, models and timelines to which a token is restricted.
 //!
 //! An empty scope restricts nothing. With tables, a token reaches only tables with these names or prefixes; with models,
-//! only tables of these models.
+//! only tables of these models; with a condition, only timelines that match it, in tables of the model series.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tideline_model::{TableModel, TableName};
+
+use crate::condition::{TimelineCondition, TimelineConditionError};
 
 /// Maximum number of table patterns of a scope.
 pub const PATTERNS_MAX: usize = 100;
@@ -21,10 +23,12 @@ pub struct TablePattern(Box<str>);
 pub struct Scope {
     tables: Vec<TablePattern>,
     models: Vec<TableModel>,
+    #[serde(rename = "timelines", default, skip_serializing_if = "Option::is_none")]
+    condition: Option<TimelineCondition>,
 }
 
 /// Error of an invalid scope.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// The text is neither a table name nor a prefix.
     #[error(
@@ -34,6 +38,14 @@ pub enum ScopeError {
     /// The scope has too many patterns.
     #[error("a scope has at most {PATTERNS_MAX} names and prefixes of tables, this one has {0}")]
     TooMany(usize),
+    /// The condition on timelines is not suitable.
+    #[error(transparent)]
+    Condition(#[from] TimelineConditionError),
+    /// The scope has a condition on timelines, and models that have none.
+    #[error(
+        "a condition on timelines restricts a token to tables of the model series; the scope also has the model {0}"
+    )]
+    OtherModel(TableModel),
 }
 
 impl TablePattern {
@@ -97,7 +109,30 @@ impl Scope {
         if models.len() == TableModel::ALL.len() {
             models.clear();
         }
-        Ok(Self { tables, models })
+        Ok(Self {
+            tables,
+            models,
+            condition: None,
+        })
+    }
+
+    /// Restricts the scope to timelines that match a condition, and to tables of the model series.
+    ///
+    /// # Errors
+    ///
+    /// [`ScopeError::OtherModel`] if the scope is restricted to models other than series.
+    pub fn with_condition(mut self, condition: TimelineCondition) -> Result<Self, ScopeError> {
+        if let Some(other) = self.models.iter().find(|model| **model != TableModel::Series) {
+            return Err(ScopeError::OtherModel(*other));
+        }
+        self.models = vec![TableModel::Series];
+        self.condition = Some(condition);
+        Ok(self)
+    }
+
+    /// Returns the condition on timelines; `None` for all timelines.
+    pub fn condition(&self) -> Option<&TimelineCondition> {
+        self.condition.as_ref()
     }
 
     /// Returns the table names and prefixes; empty for all tables.
@@ -112,7 +147,7 @@ impl Scope {
 
     /// Returns true if the scope restricts nothing.
     pub fn is_everything(&self) -> bool {
-        self.tables.is_empty() && self.models.is_empty()
+        self.tables.is_empty() && self.models.is_empty() && self.condition.is_none()
     }
 
     /// Returns true if a table of this name can be in the scope.
@@ -150,13 +185,13 @@ impl fmt::Display for Scope {
                 join(self.tables.iter().map(ToString::to_string).collect())
             )?,
         }
-        match self.models.is_empty() {
-            true => Ok(()),
-            false => write!(
-                f,
-                " of the model {}",
-                join(self.models.iter().map(|model| model.name().to_owned()).collect())
-            ),
+        if !self.models.is_empty() {
+            let models = self.models.iter().map(|model| model.name().to_owned());
+            write!(f, " of the model {}", join(models.collect()))?;
+        }
+        match &self.condition {
+            None => Ok(()),
+            Some(condition) => write!(f, ", timelines with {condition}"),
         }
     }
 }
@@ -222,9 +257,36 @@ mod tests {
     fn other_texts_are_refused() {
         for text in ["", "a*b", "**", "Fleet", "a b", "*a", "é"] {
             let refused = Scope::new([text], []);
-            assert_eq!(refused, Err(ScopeError::Pattern(text.to_owned())), "{text:?}");
+            assert!(
+                matches!(&refused, Err(ScopeError::Pattern(pattern)) if pattern == text),
+                "{text:?}"
+            );
         }
-        let many = vec!["a"; PATTERNS_MAX + 1];
-        assert_eq!(Scope::new(many, []), Err(ScopeError::TooMany(PATTERNS_MAX + 1)));
+        let many = Scope::new(vec!["a"; PATTERNS_MAX + 1], []);
+        assert!(matches!(many, Err(ScopeError::TooMany(count)) if count == PATTERNS_MAX + 1));
+    }
+
+    #[test]
+    fn a_condition_restricts_to_the_model_series() {
+        let condition = || TimelineCondition::parse("team=x").expect("valid");
+        let scope = Scope::default().with_condition(condition()).expect("valid");
+        assert!(!scope.is_everything() && !scope.covers("*"));
+        assert!(scope.has_model(TableModel::Series) && !scope.has_model(TableModel::Wide));
+        assert_eq!(
+            scope.to_string(),
+            "all tables of the model series, timelines with team=x"
+        );
+        let json = serde_json::to_string(&scope).expect("serializes");
+        assert_eq!(
+            json,
+            r#"{"tables":[],"models":["series"],"timelines":{"tag":"team","equals":"x"}}"#
+        );
+        assert_eq!(serde_json::from_str::<Scope>(&json).expect("reads back"), scope);
+        let empty: [&str; 0] = [];
+        let wide = Scope::new(empty, [TableModel::Wide]).expect("valid");
+        assert!(matches!(
+            wide.with_condition(condition()),
+            Err(ScopeError::OtherModel(TableModel::Wide))
+        ));
     }
 }

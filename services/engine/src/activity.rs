@@ -1,11 +1,12 @@
-//! In-memory activity of a table: running writers, new timelines, busy keys, use of columns. The activity is lost when
-//! the process stops.
+//! In-memory activity of a table: running writers, new timelines, busy keys, use of columns, timelines of restricted
+//! principals. The activity is lost when the process stops.
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::column_use::TableColumnUse;
 use crate::growth::Growth;
 use crate::hot_ranges::HotRanges;
+use crate::restriction::Subsets;
 use crate::row_limits::RowRates;
 use crate::row_load::RowLoad;
 
@@ -25,4 +26,6 @@ pub(crate) struct Activity {
     pub(crate) row_rates: RowRates,
     /// Reads and updates of the columns of a wide table.
     pub(crate) column_use: Mutex<TableColumnUse>,
+    /// Timelines of the conditions of principals.
+    pub(crate) subsets: Subsets,
 }

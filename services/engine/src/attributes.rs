@@ -46,7 +46,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns an error if the table was dropped or a commit fails. Groups changed before stay changed.
+    /// Returns [`EngineError::Forbidden`](crate::EngineError::Forbidden) if the principal is restricted by one of the
+    /// attributes, and an error if the table was dropped or a commit fails. Groups changed before stay changed.
     pub fn set_attributes_of(
         &self,
         table: &Table,
@@ -54,6 +55,7 @@ impl Engine {
         changes: &AttributeChanges,
         watch: &mut dyn FnMut(&AttributesChanged) -> bool,
     ) -> Result<AttributesChanged> {
+        table.check_changes(changes)?;
         let mut progress = AttributesChanged {
             selected: selected.len(),
             ..AttributesChanged::default()

@@ -29,7 +29,7 @@ pub struct Growth {
 impl Engine {
     /// Counts the distinct names of each kind, and lists for each kind the `top` names with the highest counts.
     pub fn cardinality(&self, table: &Table, top: usize) -> Cardinality {
-        table.catalog.reader().cardinality(top)
+        table.reader().cardinality(top)
     }
 
     /// Counts the timelines first seen in each of `count` windows of `width` nanoseconds, from `start` on.
@@ -46,11 +46,11 @@ impl Engine {
             later: 0,
             never: 0,
         };
-        let visible = table.catalog.reader().visible().clone();
+        let visible = table.reader().visible().clone();
         let mut rest = visible.iter().map(Ordinal);
         loop {
             let ids: Vec<_> = {
-                let reader = table.catalog.reader();
+                let reader = table.reader();
                 let group = rest.by_ref().take(GROUP_TIMELINES);
                 group.map(|ordinal| reader.id(ordinal)).collect()
             };

@@ -135,7 +135,7 @@ impl Engine {
         match selector {
             TimelineSelector::Condition(condition) => self.select(table, condition, stop),
             TimelineSelector::Ids(ids) => {
-                let reader = table.catalog.reader();
+                let reader = table.reader();
                 let known = |id: &TimelineId| {
                     let ordinal = reader.by_id(*id).map(|ordinal| ordinal.0);
                     ordinal.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))

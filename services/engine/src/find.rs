@@ -77,6 +77,11 @@ pub type Stop<'a> = &'a dyn Fn() -> bool;
 /// Callback that never stops a search.
 pub const NEVER: Stop<'static> = &|| false;
 
+/// Suffixes that the names of the series of a metric may have.
+const SERIES_OF_METRICS: [&str; 9] = [
+    "", "_total", "_bucket", "_sum", "_count", "_created", "_info", "_gsum", "_gcount",
+];
+
 impl Engine {
     /// Finds the timelines that match a condition. Returns one page in order, with the total numbers.
     ///
@@ -85,9 +90,13 @@ impl Engine {
     /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true. Returns a store
     /// error if spans of timelines cannot be read.
     pub fn find(&self, table: &Table, request: &FindRequest, stop: Stop<'_>) -> Result<TimelinePage> {
+        let narrowed = FindRequest {
+            condition: table.narrowed_silently(&request.condition).into_owned(),
+            ..request.clone()
+        };
         let page = self
             .index
-            .find(&table.catalog, request, &self.seen_lookup(table, stop))?;
+            .find(&table.catalog, &narrowed, &self.seen_lookup(table, stop))?;
         let ordinals: Vec<Ordinal> = page.hits.iter().map(|hit| hit.ordinal).collect();
         let described = self.describe_all(table, &ordinals)?;
         // Timelines removed since the search are omitted.
@@ -113,7 +122,7 @@ impl Engine {
             found: found.collect(),
             total: page.total,
             hits_total: page.hits_total,
-            suggestions: suggestions(&table.catalog, &request.condition, &others),
+            suggestions: suggestions(table, &request.condition, &others),
             next: page.next,
         })
     }
@@ -124,10 +133,14 @@ impl Engine {
     ///
     /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true.
     pub fn facets(&self, table: &Table, request: &FacetRequest, stop: Stop<'_>) -> Result<FacetCounts> {
+        let narrowed = FacetRequest {
+            condition: table.narrowed(&request.condition).into_owned(),
+            ..request.clone()
+        };
         let facets = self
             .index
-            .facets(&table.catalog, request, &self.seen_lookup(table, stop))?;
-        let suggestions = suggestions(&table.catalog, &request.condition, &request.by);
+            .facets(&table.catalog, &narrowed, &self.seen_lookup(table, stop))?;
+        let suggestions = suggestions(table, &request.condition, &request.by);
         Ok(FacetCounts { facets, suggestions })
     }
 
@@ -137,9 +150,10 @@ impl Engine {
     ///
     /// Returns a search error if the condition is invalid, exceeds a limit or `stop` returned true.
     pub fn select(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<RoaringBitmap> {
+        let condition = table.narrowed(condition);
         Ok(self
             .index
-            .search(&table.catalog, condition, &self.seen_lookup(table, stop))?)
+            .search(&table.catalog, &condition, &self.seen_lookup(table, stop))?)
     }
 
     /// Checks a condition and compiles its patterns, as each search does.
@@ -149,7 +163,8 @@ impl Engine {
     /// Returns a search error if the condition is invalid, exceeds a limit or `stop` returned true.
     pub fn compile(&self, table: &Table, condition: &Condition, stop: Stop<'_>) -> Result<Matcher> {
         let lookup = self.seen_lookup(table, stop);
-        Ok(self.index.compile(&table.catalog, condition, &lookup)?)
+        let condition = table.narrowed(condition);
+        Ok(self.index.compile(&table.catalog, &condition, &lookup)?)
     }
 
     /// Returns the visible timeline with an id.
@@ -171,6 +186,7 @@ impl Engine {
     /// # Errors
     ///
     /// - [`EngineError::NoSuchTimeline`] for an unknown id.
+    /// - [`EngineError::Forbidden`] if the principal is restricted by one of the attributes.
     /// - A catalog error if a value is not allowed or the commit fails.
     /// - A store error if the table was dropped or the span of the timeline cannot be read.
     pub fn set_attributes(
@@ -179,6 +195,7 @@ impl Engine {
         id: TimelineId,
         changes: &AttributeChanges,
     ) -> Result<Timeline> {
+        table.check_changes(changes)?;
         let _timelines_stay = self.keep_timelines(table)?;
         let ordinal = self.visible(table, id)?;
         let commit = |entry| self.commit_change(entry);
@@ -226,48 +243,54 @@ impl Engine {
         Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?)
     }
 
-    /// Returns the known type, help and unit of all metrics, sorted by name.
+    /// Returns the known type, help and unit of all metrics, sorted by name. Of a table that is restricted to some
+    /// timelines, only those of its series are known.
     pub fn metadata(&self, table: &Table) -> Vec<MetricMetadata> {
-        table.catalog.metadata().all()
+        let mut all = table.catalog.metadata().all();
+        if table.restriction.is_some() {
+            let reader = table.reader();
+            all.retain(|metric| {
+                let mut series = SERIES_OF_METRICS.iter();
+                series.any(|suffix| reader.has_measurement(&format!("{}{suffix}", metric.name)))
+            });
+        }
+        all
     }
 
     /// Returns the selected measurements in byte order, with the number of timelines of each.
     pub fn measurements(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        table.catalog.reader().measurements(selection)
+        table.reader().measurements(selection)
     }
 
     /// Returns the selected tag keys in byte order, with the number of timelines of each.
     pub fn tag_keys(&self, table: &Table, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        table.catalog.reader().tag_keys(selection)
+        table.reader().tag_keys(selection)
     }
 
     /// Returns the selected values of a tag in byte order, with the number of timelines of each.
     pub fn tag_values(&self, table: &Table, key: &str, selection: &NameSelection<'_>) -> Vec<CountedName> {
-        table.catalog.reader().tag_values(key, selection)
+        table.reader().tag_values(key, selection)
     }
 
     /// Returns the attribute keys with the types of their values.
     pub fn attribute_keys(&self, table: &Table) -> Vec<CountedKey> {
-        table.catalog.reader().attribute_keys()
+        table.reader().attribute_keys()
     }
 
-    /// Returns the fields of every measurement with their types.
+    /// Returns the fields of every measurement of visible timelines with their types.
     pub fn fields(&self, table: &Table) -> Vec<FieldInfo> {
-        table.points.schema().fields()
+        table.fields()
     }
 
     pub(crate) fn visible(&self, table: &Table, id: TimelineId) -> Result<Ordinal> {
-        let reader = table.catalog.reader();
-        let visible = reader
-            .by_id(id)
-            .filter(|ordinal| reader.visible().contains(ordinal.0));
+        let visible = table.reader().by_id(id);
         visible.ok_or_else(|| EngineError::NoSuchTimeline(id.to_string()))
     }
 
     /// Describes timelines; `None` in place of each one that is not visible.
     pub(crate) fn describe_all(&self, table: &Table, ordinals: &[Ordinal]) -> Result<Vec<Option<Timeline>>> {
         let mut described: Vec<Option<Timeline>> = {
-            let reader = table.catalog.reader();
+            let reader = table.reader();
             ordinals
                 .iter()
                 .map(|ordinal| describe(&reader, *ordinal))
@@ -329,7 +352,7 @@ fn as_seen(seen: tideline_series_store::Seen) -> Seen {
 impl Table {
     /// Describes a timeline without its span; `None` if it was removed meanwhile.
     pub(crate) fn describe(&self, ordinal: Ordinal) -> Option<Timeline> {
-        describe(&self.catalog.reader(), ordinal)
+        describe(&self.reader(), ordinal)
     }
 }
 

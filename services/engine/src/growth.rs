@@ -15,7 +15,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tideline_model::TableName;
-use tideline_model::reject::{GrowingTag, IdentitiesFull, TimelineGrowth};
+use tideline_model::reject::{GrowingTag, GrowthCause, IdentitiesFull, TimelineGrowth};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Width of a slot.
@@ -226,10 +226,13 @@ impl State {
         let refusal = Arc::new(TimelineGrowth {
             table: table.clone(),
             limit,
-            fastest: counted.max().map(|(values, key)| GrowingTag {
-                key: key.into(),
-                values,
-            }),
+            cause: match counted.max() {
+                Some((values, key)) => GrowthCause::Tag(GrowingTag {
+                    key: key.into(),
+                    values,
+                }),
+                None => GrowthCause::Combinations,
+            },
         });
         self.last_refusal = Some((second, Arc::clone(&refusal)));
         refusal

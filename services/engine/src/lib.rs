@@ -13,6 +13,7 @@
 //! | [`engine`] | open, close, readiness |
 //! | [`tables`] | create, alter, drop |
 //! | `models` | look-up of tables, restricted to a model |
+//! | `restriction` | restriction of a table handle to some of its timelines |
 //! | [`rows`], [`wide_table`] | rows of wide tables |
 //! | [`feed_changes`] | feeds that were written since a position in the journal |
 //! | [`feeds`] | feeds, whose messages are rows |
@@ -120,6 +121,7 @@ pub mod parts;
 pub mod parts_preview;
 pub mod points;
 pub mod resolve;
+mod restriction;
 pub mod row_archives;
 pub mod row_limits;
 pub mod row_load;

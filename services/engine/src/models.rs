@@ -4,7 +4,8 @@
 //! with [`Engine::table`], requests for rows with [`Engine::wide_table`] and requests for messages with
 //! [`Engine::feed_table`]; each refuses tables of other models.
 //!
-//! A handle with an access refuses tables that its principal may not use. Functions of the engine that look up tables for
+//! A handle with an access refuses tables that its principal may not use, and restricts tables to the timelines that it
+//! may use. Functions of the engine that look up tables for
 //! their own work, such as the users of a feed table, call `known_table` and its siblings, which check nothing.
 
 use tideline_access::{Access, Action};
@@ -50,22 +51,24 @@ impl Engine {
     /// it exists, and a store error if the table does not exist.
     pub fn table_of_any_model(&self, name: &str) -> Result<Table> {
         let found = self.known_table(name);
-        if let Some(access) = &self.access {
-            match &found {
-                Ok(table) => check(access, table)?,
-                Err(_) => access.check_table(name)?,
-            }
+        let Some(access) = &self.access else {
+            return found;
+        };
+        match &found {
+            Ok(table) => check(access, table)?,
+            Err(_) => access.check_table(name)?,
         }
-        found
+        found.map(|table| restricted(access, table))
     }
 
     /// Returns the tables of all models that the principal of this handle may use, sorted by name.
     pub fn tables(&self) -> Vec<Table> {
-        let mut tables = self.known_tables();
-        if let Some(access) = &self.access {
-            tables.retain(|table| check(access, table).is_ok());
-        }
-        tables
+        let tables = self.known_tables();
+        let Some(access) = &self.access else {
+            return tables;
+        };
+        let allowed = tables.into_iter().filter(|table| check(access, table).is_ok());
+        allowed.map(|table| restricted(access, table)).collect()
     }
 
     /// Checks that the principal of this handle may read, whatever the action of the handle is. A write that returns the
@@ -112,6 +115,14 @@ impl Engine {
         let mut tables = self.tables();
         tables.retain(|table| table.spec().model == TableModel::Series);
         tables
+    }
+}
+
+/// Restricts a table to the timelines that the principal may use.
+fn restricted(access: &Access, table: Table) -> Table {
+    match access.condition() {
+        None => table,
+        Some(condition) => table.restricted(condition),
     }
 }
 

@@ -1,15 +1,19 @@
 //! Resolution of raw series keys to ordinals, for one batch.
 //!
-//! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table.
+//! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table. A
+//! handle that is restricted to some timelines writes no other: their lines are rejected, and new ones are not registered.
 
 use std::sync::Arc;
 
+use roaring::RoaringBitmap;
 use tideline_ingest_protocols::series_key;
+use tideline_model::reject::{GrowthCause, TimelineGrowth};
 use tideline_model::{Clock, Identity, Ordinal, RejectReason, SeriesResolver};
 use tideline_timeline_catalog::{CatalogReader, LastKey};
 
 use crate::engine::Engine;
 use crate::growth::TableLimits;
+use crate::restriction::Restriction;
 use crate::tables::Table;
 
 /// Resolver of the timelines of one batch. It looks up known keys under a shared lock, which it holds between
@@ -24,6 +28,8 @@ pub struct BatchResolver<'a> {
     limits: &'a TableLimits,
     reader: Option<CatalogReader<'a>>,
     last: LastKey,
+    /// Timelines that a restricted handle may write, as far as the batch has used them.
+    allowed: RoaringBitmap,
 }
 
 impl Engine {
@@ -36,6 +42,7 @@ impl Engine {
             limits: &self.settings.tables,
             reader: None,
             last: LastKey::default(),
+            allowed: RoaringBitmap::new(),
         }
     }
 }
@@ -82,24 +89,72 @@ impl BatchResolver<'_> {
                 }
                 Ok(timeline.ordinal)
             }
-            Ok(None) => Err(refusal.expect("only a refusal leaves a timeline out")),
+            Ok(None) => Err(self.shown(refusal.expect("only a refusal leaves a timeline out"))),
             Err(error) => Err(error.to_string().into()),
         }
     }
+
+    /// Checks that a restricted handle may write a registered timeline.
+    fn check_known(&mut self, ordinal: Ordinal) -> Result<Ordinal, RejectReason> {
+        let Some(restriction) = &self.table.restriction else {
+            return Ok(ordinal);
+        };
+        if self.allowed.contains(ordinal.0) {
+            return Ok(ordinal);
+        }
+        let reader = self.reader.get_or_insert_with(|| self.table.catalog.reader());
+        match restriction.has(reader, ordinal) {
+            true => {
+                self.allowed.insert(ordinal.0);
+                Ok(ordinal)
+            }
+            false => Err(outside(restriction)),
+        }
+    }
+
+    /// Checks that a restricted handle may write a timeline with this identity, before it is registered.
+    fn check_identity(&self, identity: &Identity) -> Result<(), RejectReason> {
+        match &self.table.restriction {
+            Some(restriction) if !restriction.has_identity(&self.table.catalog.reader(), identity) => {
+                Err(outside(restriction))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the reason without the growth of other timelines, if the handle is restricted.
+    fn shown(&self, reason: RejectReason) -> RejectReason {
+        match reason {
+            RejectReason::TooManyTimelines(growth) if self.table.restriction.is_some() => {
+                RejectReason::TooManyTimelines(Arc::new(TimelineGrowth {
+                    cause: GrowthCause::Undisclosed,
+                    ..TimelineGrowth::clone(&growth)
+                }))
+            }
+            reason => reason,
+        }
+    }
+}
+
+fn outside(restriction: &Restriction) -> RejectReason {
+    RejectReason::OutsideOfToken(restriction.condition.to_string().into())
 }
 
 impl SeriesResolver for BatchResolver<'_> {
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason> {
         let reader = self.reader.get_or_insert_with(|| self.table.catalog.reader());
         if let Some(known) = reader.by_key(key, &mut self.last) {
-            return Ok(known);
+            return self.check_known(known);
         }
         self.reader = None;
         let identity = series_key::parse(key)?;
+        self.check_identity(&identity)?;
         self.register(&identity, key)
     }
 
     fn guess(&mut self, is_it: impl FnOnce(&[u8]) -> bool) -> Option<Ordinal> {
-        self.reader.as_ref()?.guess(is_it, &mut self.last)
+        let guessed = self.reader.as_ref()?.guess(is_it, &mut self.last)?;
+        // A timeline that this batch has not used yet is checked when its key is resolved.
+        (self.table.restriction.is_none() || self.allowed.contains(guessed.0)).then_some(guessed)
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tideline_condition::operators::{Equals, In, NotEquals};
 use tideline_condition::{Condition, Literal, Subject, Test};
 use tideline_model::FieldId;
-use tideline_timeline_catalog::{Catalog, CatalogReader, NameSelection};
+use tideline_timeline_catalog::{CatalogReader, NameSelection};
 
 use crate::tables::Table;
 
@@ -53,12 +53,12 @@ pub struct Suggestion {
 /// with similar names.
 ///
 /// Costs one look-up per name, and for each unknown name a comparison with at most 10,000 names of its kind.
-pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
+pub(crate) fn suggestions(table: &Table, condition: &Condition, others: &[Subject]) -> Vec<Suggestion> {
     let mut names = BTreeSet::new();
     gather(condition, &mut names);
     names.extend(others.iter().filter_map(of_subject));
     let missing: Vec<(NameKind, String)> = {
-        let reader = catalog.reader();
+        let reader = table.reader();
         let missing = names
             .into_iter()
             .filter(|(kind, name)| !exists(&reader, *kind, name));
@@ -69,7 +69,7 @@ pub(crate) fn suggestions(catalog: &Catalog, condition: &Condition, others: &[Su
         // The catalog is locked while names are read, but not while they are compared.
         let known = known
             .entry(kind)
-            .or_insert_with(|| names_of(&catalog.reader(), kind));
+            .or_insert_with(|| names_of(&table.reader(), kind));
         Suggestion {
             kind,
             did_you_mean: alike(known, &name),
@@ -152,7 +152,7 @@ fn folded(names: Vec<String>) -> Vec<(String, String)> {
 impl Table {
     /// Returns the fields of the table that are similar to `name`, most similar first, at most three.
     pub fn fields_like(&self, name: &str) -> Vec<String> {
-        let fields = self.points().schema().fields();
+        let fields = self.fields();
         let mut names: Vec<String> = fields.into_iter().map(|field| field.field).collect();
         names.sort_unstable();
         names.dedup();
@@ -172,7 +172,7 @@ impl Table {
         fields: &[String],
     ) -> Vec<Suggestion> {
         let tags: Vec<Subject> = tags.iter().cloned().map(Subject::Tag).collect();
-        let mut unknown = suggestions(&self.catalog, condition, &tags);
+        let mut unknown = suggestions(self, condition, &tags);
         unknown.extend(self.unknown_fields(condition, fields));
         unknown
     }
@@ -183,8 +183,13 @@ impl Table {
         let measurements = required_measurements(condition).unwrap_or_default();
         let schema = self.points().schema();
         let mut known: Vec<FieldId> = Vec::new();
-        for name in measurements {
-            known.extend(schema.fields_of(name));
+        {
+            let reader = self.reader();
+            for name in measurements {
+                if reader.has_measurement(name) {
+                    known.extend(schema.fields_of(name));
+                }
+            }
         }
         if known.is_empty() {
             return Vec::new();
@@ -192,7 +197,7 @@ impl Table {
         known.sort_unstable();
         known.dedup();
         let is_elsewhere = |field: &&String| {
-            let id = schema.field(field);
+            let id = self.field(field);
             id.is_some_and(|id| known.binary_search(&id).is_err())
         };
         let missing: Vec<&String> = fields.iter().filter(is_elsewhere).take(MISSING_MAX).collect();

@@ -10,22 +10,27 @@ use tideline_archive::ArchiveError;
 use tideline_model::time::format_duration;
 use tideline_model::{Policy, TableId, TableName, TableSpec, Tier, WideSpec};
 use tideline_series_store::{HeadSurvey, SegmentSurvey, StoreError, TableSurvey};
-use tideline_timeline_catalog::{Catalog, SavedSearches};
+use tideline_timeline_catalog::{Catalog, MetricKind, SavedSearches};
 
 use crate::activity::Activity;
 use crate::attribute_analyzers::check_attribute_analyzers;
 use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::restriction::Restriction;
 use crate::state_table::STATE_TABLE;
 use crate::wide_table::check_not_system;
 
-/// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes.
+/// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes. A handle of a
+/// principal that may use only some timelines shows only these.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
+    /// All timelines. What a request gets to know of them comes from [`reader`](Self::reader).
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) activity: Arc<Activity>,
+    /// Restriction to some of the timelines; `None` without one.
+    pub(crate) restriction: Option<Restriction>,
 }
 
 /// Statistics of a table.
@@ -100,14 +105,19 @@ impl Table {
         &self.points
     }
 
+    /// Returns the number of timelines that were registered, visible or not, and the bytes of memory of their identities.
+    pub fn identity_bytes(&self) -> (u64, u64) {
+        self.catalog.identity_bytes()
+    }
+
+    /// Returns true if the table stores the same type, help and unit of a metric.
+    pub fn knows_metadata(&self, name: &str, kind: MetricKind, help: &str, unit: &str) -> bool {
+        self.catalog.metadata().knows(name, kind, help, unit)
+    }
+
     /// Returns the saved searches.
     pub fn searches(&self) -> &SavedSearches {
         self.catalog.searches()
-    }
-
-    /// Returns the catalog of its timelines.
-    pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
     }
 }
 
@@ -334,8 +344,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the statistics of a table; all zero if it was dropped.
+    /// Returns the statistics of a table; all zero if it was dropped. Of a table that is restricted to some timelines, only
+    /// their number is known.
     pub fn table_stats(&self, table: &Table) -> TableStats {
+        if table.restriction.is_some() {
+            return TableStats {
+                timelines: table.reader().visible().len(),
+                ..TableStats::default()
+            };
+        }
         let survey = self.store.survey();
         let of_table = survey
             .tables
@@ -410,6 +427,7 @@ impl Engine {
             points,
             catalog,
             activity,
+            restriction: None,
         }
     }
 }

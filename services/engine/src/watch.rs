@@ -10,7 +10,8 @@
 //! edited. In both cases a timeline may be reported twice.
 //!
 //! A delete is reported with the ids of its timelines that match the condition. Timelines that are already removed
-//! cannot be matched any more, so their ids are always reported.
+//! cannot be matched any more, so their ids are always reported. For a table that is restricted to some timelines, removed
+//! ones are tested by what is still known of them: measurement and tags.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -140,6 +141,7 @@ pub struct WatchedSeries {
 #[derive(Debug)]
 pub struct Watcher {
     table: Table,
+    /// Request with all conditions, also that of a restricted table.
     request: WatchRequest,
     matcher: Matcher,
     cursor: WatchCursor,
@@ -215,9 +217,11 @@ impl Engine {
     /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, and a search error for a condition that is invalid
     /// or exceeds a limit. Returns [`EngineError::Invalid`] if the condition uses `first_seen` or `last_seen`, or the
     /// cursor belongs to another table.
-    pub fn watch(&self, table: &Table, request: WatchRequest) -> Result<Watcher> {
+    pub fn watch(&self, table: &Table, mut request: WatchRequest) -> Result<Watcher> {
         let condition = self.condition_of(table, &request.timelines)?;
         let matcher = self.compile(table, &condition, NEVER)?;
+        let narrowed = table.narrowed(&condition).into_owned();
+        request.timelines = TimelineSelector::Condition(narrowed);
         if matcher.needs_seen() {
             return Err(EngineError::Invalid(
                 "a watch cannot use first_seen or last_seen: every point changes them".into(),
@@ -261,6 +265,11 @@ impl Watcher {
     /// Returns the id of the watched table.
     pub fn table(&self) -> TableId {
         self.cursor.table
+    }
+
+    /// Returns the request, with the condition of a restricted table. Watchers with equal requests return equal events.
+    pub fn request(&self) -> &WatchRequest {
+        &self.request
     }
 
     /// Returns the current cursor.
@@ -425,7 +434,8 @@ impl Watcher {
             let timelines: Vec<TimelineId> = {
                 let reader = table.catalog.reader();
                 let pairs = matching.into_iter().zip(ids);
-                let deleted = pairs.filter(|(ordinal, id)| ordinal.is_some() || reader.by_id(**id).is_none());
+                let is_gone = |id| reader.by_id(id).is_none() && table.may_tell(&reader, id);
+                let deleted = pairs.filter(|(ordinal, id)| ordinal.is_some() || is_gone(**id));
                 deleted.map(|(_, id)| *id).collect()
             };
             self.cursor.rows += ids.len() as u64;

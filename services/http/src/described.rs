@@ -4,7 +4,6 @@
 //! body, so they are added here. Examples are a missing token, a request from a page of another site, a body
 //! over a limit and a full disk. The dialect of the route determines the status and body of these errors.
 
-use tideline_access::Action;
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
@@ -45,7 +44,7 @@ pub(crate) fn complete(document: &mut OpenApi) {
         for (method, operation) in operations_mut(item) {
             let kind = match declaration(operation) {
                 _ if method.is_safe() => Kind::Reads,
-                Some(Declared::Action(Action::Read | Action::Observe)) => Kind::Asks,
+                Some(Declared::Action(needed)) if needed.reads() => Kind::Asks,
                 _ => Kind::Changes,
             };
             add(path, operation, kind);

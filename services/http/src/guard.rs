@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::{IntoResponse, Response};
-use tideline_access::{Access, Principal};
+use tideline_access::Principal;
 use tower::{Layer, Service};
 
 use crate::app::App;
@@ -118,7 +118,7 @@ fn admit(
     let found = auth::authenticate(request, &app.tokens)?;
     *principal = Some(Arc::clone(&found));
     let access = match declared {
-        Declared::Action(action) => Some(Access::new(&found, action)?),
+        Declared::Action(needed) => Some(needed.grant(&found)?),
         Declared::Open | Declared::Any => None,
     };
     auth::refuse_other_sites(request)?;

@@ -12,7 +12,9 @@ use std::path::Path;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tideline_access::{Authenticated, Role, Scope, StoredSecret, TokenHash, TokenRecord, Tokens};
+use tideline_access::{
+    Authenticated, Role, Scope, StoredSecret, TimelineCondition, TokenHash, TokenRecord, Tokens,
+};
 use tideline_engine::model::{TableModel, Timestamp};
 use tideline_openapi::plain;
 
@@ -47,6 +49,7 @@ struct Entry {
     tables: Vec<String>,
     #[serde(default)]
     models: Vec<TableModel>,
+    timelines: Option<TimelineCondition>,
     /// RFC 3339.
     expires: Option<String>,
     /// Hashes of the valid secrets; two during a rotation.
@@ -129,6 +132,10 @@ impl Entry {
         });
         let expires = expires.transpose()?;
         let scope = Scope::new(self.tables, self.models);
+        let scope = match self.timelines {
+            None => scope,
+            Some(condition) => scope.and_then(|scope| scope.with_condition(condition)),
+        };
         let scope = scope.map_err(|error| format!("token {:?}: {error}", self.id))?;
         let secrets = self.sha256.into_iter();
         let record = TokenRecord {

@@ -3,11 +3,15 @@
 //! Each operation declares its action in the document, beside its handler: `security(("token" = ["read"]))`. The checks
 //! and the document thus cannot differ. An empty list is for routes that any token may use, or that decide by their
 //! content; `security(())` is for routes that need no token.
+//!
+//! `timelines` after the action declares that the operation serves only the timelines that its token may use. Tokens with a
+//! condition on timelines are refused by all operations that do not declare it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::http::Method;
-use tideline_access::Action;
+use tideline_access::{Access, Action, Denied, Principal};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};
 
@@ -18,8 +22,39 @@ pub(crate) enum Declared {
     Open,
     /// The route needs a valid token. It is one that every token may use, or decides by its content.
     Any,
-    /// The route needs a token with a role for this action.
-    Action(Action),
+    /// The route needs a token with a role for an action.
+    Action(Needed),
+}
+
+/// Access that a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needed {
+    pub(crate) action: Action,
+    /// True if the operation serves only the timelines that its token may use.
+    pub(crate) is_by_timelines: bool,
+}
+
+/// Second entry of a declaration, see [`Needed::is_by_timelines`].
+const TIMELINES: &str = "timelines";
+
+impl Needed {
+    /// Returns true if the operation only reads.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self.action, Action::Read | Action::Observe)
+    }
+
+    /// Checks that a principal has this access.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if no role allows the action, or the principal is restricted to timelines and the operation is not.
+    pub(crate) fn grant(self, principal: &Arc<Principal>) -> Result<Access, Denied> {
+        let access = Access::new(principal, self.action)?;
+        if !self.is_by_timelines {
+            access.check_all_timelines()?;
+        }
+        Ok(access)
+    }
 }
 
 /// Paths of routes that are not in the document because they are variants of documented ones: every path of a
@@ -78,7 +113,10 @@ impl Routes {
             return found.map_or(Declared::Any, |(_, declared)| *declared);
         }
         if let Some((_, action)) = VARIANTS.iter().find(|(variant, _)| *variant == path) {
-            return Declared::Action(*action);
+            return Declared::Action(Needed {
+                action: *action,
+                is_by_timelines: true,
+            });
         }
         match are_pages_open && PAGES.contains(&path) {
             true => Declared::Open,
@@ -113,7 +151,7 @@ pub(crate) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (Metho
         .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Returns the declaration of an operation; `None` if it has none, or one that does not name exactly one action.
+/// Returns the declaration of an operation; `None` if it has none, or one that does not begin with an action.
 pub(crate) fn declaration(operation: &Operation) -> Option<Declared> {
     let [requirement] = operation.security.as_deref()? else {
         return None;
@@ -126,8 +164,18 @@ pub(crate) fn declaration(operation: &Operation) -> Option<Declared> {
     }
     match requirement.get("token")?.as_array()?.as_slice() {
         [] => Some(Declared::Any),
-        [action] => Action::from_name(action.as_str()?).map(Declared::Action),
-        _ => None,
+        [action, more @ ..] => {
+            let is_by_timelines = match more {
+                [] => false,
+                [second] if second == TIMELINES => true,
+                _ => return None,
+            };
+            let action = Action::from_name(action.as_str()?)?;
+            Some(Declared::Action(Needed {
+                action,
+                is_by_timelines,
+            }))
+        }
     }
 }
 
@@ -197,10 +245,11 @@ mod tests {
                     || READING.iter().any(|end| path.ends_with(end))
                     || path.ends_with("/search")
                     || path == "/v1/sql";
-                let reads = matches!(
-                    declaration(operation),
-                    Some(Declared::Open | Declared::Any | Declared::Action(Action::Read | Action::Observe))
-                );
+                let reads = match declaration(operation) {
+                    Some(Declared::Open | Declared::Any) => true,
+                    Some(Declared::Action(needed)) => needed.reads(),
+                    None => false,
+                };
                 assert!(may_read || !reads, "{method} {path} is declared as a read");
             }
         }

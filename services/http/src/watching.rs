@@ -110,11 +110,13 @@ impl Watching {
         self.ticks.subscribe()
     }
 
-    /// Returns the group with this table, request and format; creates the group if no open watch uses it.
-    pub(crate) fn join(&self, table: TableId, request: WatchRequest, text: EventText) -> Arc<WatchGroup> {
+    /// Returns the group of watches that have the events of this watcher in this format; creates the group if no open
+    /// watch uses it.
+    pub(crate) fn join(&self, watcher: &Watcher, text: EventText) -> Arc<WatchGroup> {
+        let table = watcher.table();
         let request = WatchRequest {
             from: None,
-            ..request
+            ..watcher.request().clone()
         };
         let mut groups = self.groups.lock();
         groups.retain(|group| group.strong_count() > 0);

@@ -121,8 +121,7 @@ impl Decoder {
 
 /// Returns a callback that returns true if the table already stores the same type, help and unit of a metric.
 fn known_metadata(to: &Destination) -> impl Fn(&str, &str, &str, &str) -> bool {
-    let metadata = to.table.catalog().metadata();
-    move |name, kind, help, unit| {
-        MetricKind::parse(kind).is_some_and(|kind| metadata.knows(name, kind, help, unit))
+    |name, kind, help, unit| {
+        MetricKind::parse(kind).is_some_and(|kind| to.table.knows_metadata(name, kind, help, unit))
     }
 }

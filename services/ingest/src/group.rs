@@ -73,7 +73,7 @@ fn ended(
     pushed: &HashSet<String>,
     now: i64,
 ) -> Vec<PointGroup> {
-    let reader = table.catalog().reader();
+    let reader = table.reader();
     let entries = || {
         selected
             .iter()

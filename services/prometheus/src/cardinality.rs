@@ -102,7 +102,7 @@ impl SeriesView<'_> {
         self.check()?;
         let metrics = measurements(self.table, &[]);
         let stats = self.engine().table_stats(self.table);
-        let reader = self.table.catalog().reader();
+        let reader = self.table.reader();
         let timelines: HashMap<String, u64> = reader
             .measurement_counts()
             .map(|(name, count)| (name.text().to_owned(), u64::from(count)))

@@ -236,7 +236,7 @@ impl SeriesView<'_> {
     }
 
     fn labels_of(&self, scope: &Scope<'_>, timeline: &Found) -> Option<Labels> {
-        let reader = self.table.catalog().reader();
+        let reader = self.table.reader();
         let entry = reader.entry(timeline.ordinal)?;
         Some(labels::of_entry(&entry, &scope.measurement(timeline).name))
     }

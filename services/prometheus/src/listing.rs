@@ -100,7 +100,7 @@ impl SeriesView<'_> {
         limit: Option<usize>,
     ) -> Result<Listed<String>> {
         if selectors.is_empty() && range.is_none() {
-            let all = self.table.catalog().reader().tag_keys(&everything());
+            let all = self.table.reader().tag_keys(&everything());
             let mut names: Vec<String> = all.into_iter().map(|key| key.name).collect();
             self.hold_list(&names)?;
             if !names.is_empty() || !self.metric_names().is_empty() {
@@ -141,7 +141,7 @@ impl SeriesView<'_> {
             return Ok(Listed::new(names, limit));
         }
         if is_all {
-            let values = self.table.catalog().reader().tag_values(name, &everything());
+            let values = self.table.reader().tag_values(name, &everything());
             let values: Vec<String> = values.into_iter().map(|value| value.name).collect();
             self.hold_list(&values)?;
             return Ok(Listed::new(values, limit));
@@ -167,7 +167,7 @@ impl SeriesView<'_> {
     /// Returns the names of the metrics that some timeline may have.
     fn metric_names(&self) -> BTreeSet<String> {
         let all = measurements(self.table, &[]);
-        let reader = self.table.catalog().reader();
+        let reader = self.table.reader();
         let live = all.iter().filter(|of| reader.has_measurement(&of.name));
         let names = live.flat_map(|of| of.metrics.iter().map(|metric| String::from(&*metric.name)));
         names.collect()

@@ -230,7 +230,7 @@ impl<'p> Page<'p> {
     }
 
     fn labels(&self, found: &Found, name: &str) -> Option<Labels> {
-        let reader = self.transfer.view.table.catalog().reader();
+        let reader = self.transfer.view.table.reader();
         let labels = labels::of_entry(&reader.entry(found.ordinal)?, name);
         Some(labels).filter(|labels| !self.transfer.is_written(labels))
     }

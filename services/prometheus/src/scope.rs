@@ -195,7 +195,7 @@ pub(crate) fn for_each_entry(
 ) -> Result<()> {
     for group in ordinals.chunks(LOCKED_GROUP) {
         view.check()?;
-        let reader = view.table.catalog().reader();
+        let reader = view.table.reader();
         for ordinal in group {
             if let Some(entry) = reader.entry(*ordinal) {
                 visit(&entry);

@@ -290,7 +290,7 @@ impl<'r> Reading<'r> {
         for (at, metric) in metrics.iter().enumerate() {
             let labels = || {
                 // A timeline that was removed in the meantime has no labels.
-                let reader = self.view.table.catalog().reader();
+                let reader = self.view.table.reader();
                 let entry = reader.entry(found.ordinal)?;
                 Some(labels::of_entry(&entry, &metric.name))
             };

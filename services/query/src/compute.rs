@@ -75,8 +75,7 @@ impl Computed {
         let mut computed = Vec::with_capacity(computations.len());
         for (at, computation) in (0..).zip(computations) {
             let name = &computation.name;
-            let schema = table.points().schema();
-            if schema.field(name).is_some() {
+            if table.field(name).is_some() {
                 return Err(QueryError::Invalid(format!(
                     "{name:?} is a field of table {:?}; choose another name for the computed field",
                     table.name().as_str()
@@ -86,7 +85,7 @@ impl Computed {
             let mut inputs = Vec::with_capacity(expression.inputs().len());
             for input in expression.inputs() {
                 let Input::Field(name) = input else { continue };
-                let field = schema.field(name).ok_or_else(|| no_such_field(name, table))?;
+                let field = table.field(name).ok_or_else(|| no_such_field(name, table))?;
                 let mut kinds = kinds.iter().filter(|(of, _)| *of == field);
                 if let Some((_, kind)) = kinds.find(|(_, kind)| *kind != ValueKind::Number) {
                     let has = plural(*kind);

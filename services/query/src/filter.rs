@@ -142,7 +142,7 @@ impl Compiler<'_> {
     }
 
     fn leaf(&mut self, name: &str, intervals: Option<Intervals>, is_outside: bool) -> Result<Leaf> {
-        let stored = || self.table.points().schema().field(name);
+        let stored = || self.table.field(name);
         let field = self.computed.field(name).or_else(stored);
         let field = field.ok_or_else(|| no_such_field(name, self.table))?;
         self.fields.push(field);

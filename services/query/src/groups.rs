@@ -122,7 +122,7 @@ impl Scope {
     pub(crate) fn name_groups(&self, table: &Table, group_by: &GroupBy, groups: &mut Groups, which: &[u32]) {
         let GroupBy::Tags(keys) = group_by else { return };
         for which in which.chunks(LOCKED_GROUP) {
-            let reader = table.catalog().reader();
+            let reader = table.reader();
             for group in which {
                 let group = &mut groups.groups[*group as usize];
                 let value = |tag: &String| reader.tag(group.example, tag).unwrap_or_default().to_owned();

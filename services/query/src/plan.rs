@@ -125,7 +125,7 @@ impl Scope {
             }
             Selector::Ids(ids) => {
                 limit(ids.len() as u64)?;
-                let reader = table.catalog().reader();
+                let reader = table.reader();
                 let known = |id: &TimelineId| {
                     reader
                         .by_id(*id)
@@ -347,7 +347,7 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
     }
     let mut wanted = Vec::with_capacity(names.len());
     for name in names {
-        let stored = || table.points().schema().field(name);
+        let stored = || table.field(name);
         let field = computed.field(name).or_else(stored);
         let field = field.ok_or_else(|| no_such_field(name, table))?;
         if !wanted.contains(&field) {
@@ -361,7 +361,7 @@ fn wanted_fields(table: &Table, names: &[String], computed: &Computed) -> Result
 /// removed since their selection.
 pub(crate) fn for_each_entry(table: &Table, ordinals: &[Ordinal], mut visit: impl FnMut(usize, &Entry<'_>)) {
     for start in (0..ordinals.len()).step_by(LOCKED_GROUP) {
-        let reader = table.catalog().reader();
+        let reader = table.reader();
         for (at, ordinal) in ordinals.iter().enumerate().skip(start).take(LOCKED_GROUP) {
             if let Some(entry) = reader.entry(*ordinal) {
                 visit(at, &entry);
@@ -380,7 +380,7 @@ pub(crate) struct TagBuffer {
 impl TagBuffer {
     /// Replaces the content by the tags of a timeline.
     pub(crate) fn fill(&mut self, table: &Table, timeline: &Selected) {
-        let reader = table.catalog().reader();
+        let reader = table.reader();
         self.used = 0;
         for (key, value) in reader.entry(timeline.ordinal).iter().flat_map(Entry::tags) {
             if self.used == self.tags.len() {

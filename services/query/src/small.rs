@@ -72,7 +72,7 @@ fn is_narrow(selector: &Selector, table: &Table) -> bool {
     match selector {
         Selector::Ids(ids) => ids.len() as u64 <= TIMELINES_MAX,
         Selector::Condition(condition) => {
-            let candidates = candidates(condition, &table.catalog().reader());
+            let candidates = candidates(condition, &table.reader());
             candidates.is_some_and(|candidates| candidates <= CANDIDATES_MAX)
         }
     }

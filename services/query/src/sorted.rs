@@ -46,7 +46,7 @@ pub(crate) fn check(shape: &Rows) -> Result<()> {
 
 /// Returns the field that rows are ordered by.
 pub(crate) fn field(order: &RowOrder, table: &Table, stages: &Stages) -> Result<FieldId> {
-    let stored = || table.points().schema().field(&order.field);
+    let stored = || table.field(&order.field);
     let field = stages.computed.field(&order.field).or_else(stored);
     field.ok_or_else(|| no_such_field(&order.field, table))
 }

@@ -66,6 +66,8 @@ pub enum RejectReason {
         /// Maximum number of sets.
         limit: usize,
     },
+    /// The timeline does not match the condition to which the token of the writer is restricted; holds the condition.
+    OutsideOfToken(Arc<str>),
     /// The line was rejected when its request was first processed.
     Remembered(Box<RememberedReject>),
 }
@@ -86,8 +88,19 @@ pub struct TimelineGrowth {
     pub table: TableName,
     /// Maximum number of new timelines per minute.
     pub limit: u64,
-    /// Tag with the most new values in the last minute; `None` if no tag had new values.
-    pub fastest: Option<GrowingTag>,
+    /// Cause of the growth.
+    pub cause: GrowthCause,
+}
+
+/// Cause of many new timelines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GrowthCause {
+    /// Tag with the most new values in the last minute.
+    Tag(GrowingTag),
+    /// No tag had new values; the timelines are new combinations of known values.
+    Combinations,
+    /// The writer may not know of the other timelines.
+    Undisclosed,
 }
 
 /// Tag with many new values.
@@ -162,7 +175,8 @@ impl RejectReason {
             | Self::PastRetention { .. }
             | Self::OutOfBounds { .. }
             | Self::TypeConflict(_)
-            | Self::TooManyFieldSets { .. } => None,
+            | Self::TooManyFieldSets { .. }
+            | Self::OutsideOfToken(_) => None,
         }
     }
 
@@ -185,6 +199,7 @@ impl RejectReason {
             | Self::NoArrivalTime
             | Self::TooManyTimelines(_)
             | Self::IdentitiesFull(_)
+            | Self::OutsideOfToken(_)
             | Self::Remembered(_) => false,
         }
     }
@@ -225,6 +240,10 @@ impl fmt::Display for RejectReason {
                 f,
                 "more than {limit} sets of fields for one timestamp of a timeline in one request"
             ),
+            Self::OutsideOfToken(condition) => write!(
+                f,
+                "the token may write only timelines with {condition}, which this one does not match"
+            ),
             Self::Remembered(reject) => f.write_str(&reject.text),
         }
     }
@@ -234,18 +253,19 @@ impl fmt::Display for TimelineGrowth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, limit, .. } = self;
         write!(f, "table {table} takes at most {limit} new timelines a minute; ")?;
-        match &self.fastest {
-            Some(GrowingTag { key, values }) => {
+        match &self.cause {
+            GrowthCause::Tag(GrowingTag { key, values }) => {
                 let key = key.chars().take(SHOWN_CHARS);
                 let key: String = key.flat_map(char::escape_debug).collect();
                 write!(
                     f,
-                    "tag `{key}` grows fastest ({values} new values in the last minute)"
+                    "tag `{key}` grows fastest ({values} new values in the last minute); "
                 )?;
             }
-            None => f.write_str("they are new combinations of known tag values")?,
+            GrowthCause::Combinations => f.write_str("they are new combinations of known tag values; ")?,
+            GrowthCause::Undisclosed => {}
         }
-        f.write_str("; retry later or raise timelines_per_minute")
+        f.write_str("retry later or raise timelines_per_minute")
     }
 }
 
@@ -288,7 +308,7 @@ mod tests {
         let growth = TimelineGrowth {
             table: table.clone(),
             limit: 5,
-            fastest: Some(GrowingTag {
+            cause: GrowthCause::Tag(GrowingTag {
                 key: "a\nb".into(),
                 values: 7,
             }),

@@ -12,9 +12,11 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use tideline_condition::{Domain, command_line};
 use tideline_openapi::model::{Role, TableModel};
 
 use crate::client::{Client, ConnectionArguments, duration, encoded};
+use crate::condition;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::output::grid::Grid;
@@ -27,6 +29,7 @@ pub(crate) enum TokenCommand {
 Examples:
   tideline token create --name telegraf --role writer --table fleet --expires 90d
   tideline token create --name grafana --role reader --table 'team-a-*' --model series --out grafana.token
+  tideline token create --name team-x --role reader --where team=x
   tideline token create --name root --role admin
 
 A reader reads and searches data. A writer writes and deletes data, and reads nothing. An operator reads, and manages
@@ -62,6 +65,10 @@ pub(crate) struct CreateArguments {
     /// Model of the tables that the token may use; repeat it for several [default: all models]
     #[arg(long = "model", value_name = "MODEL", value_parser = PossibleValuesParser::new(TableModel::ALL.map(TableModel::name)))]
     models: Vec<String>,
+    /// Condition on the timelines that the token may use: `team=x`, `@team=x` for an attribute, or a JSON tree; timelines
+    /// must match all [default: all timelines]
+    #[arg(long = "where", short = 'w', value_name = "CONDITION")]
+    conditions: Vec<String>,
     /// Time until the token becomes invalid, such as `90d` [default: it does not expire]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires: Option<Duration>,
@@ -128,6 +135,11 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         ("tables".to_owned(), json!(arguments.tables)),
         ("models".to_owned(), json!(arguments.models)),
     ]);
+    let conditions = arguments.conditions.iter();
+    let conditions = conditions.map(|text| condition::parse(Domain::Timelines, text));
+    if let Some(timelines) = condition::joined(conditions.collect::<Result<_>>()?) {
+        token.insert("timelines".to_owned(), timelines);
+    }
     if let Some(expires) = arguments.expires {
         token.insert(
             "expires".to_owned(),
@@ -311,14 +323,28 @@ fn list_of(values: &Value) -> String {
     values.join(", ")
 }
 
+/// Returns a condition in the form of the command line, if it has one.
+fn shown_condition(tree: &Value) -> String {
+    let json = tree.to_string();
+    let read = tideline_condition::json::from_str(Domain::Timelines, &json);
+    let rendered = read
+        .ok()
+        .and_then(|condition| command_line::render(Domain::Timelines, &condition).ok());
+    rendered.unwrap_or(json)
+}
+
 /// Describes the scope of a token, such as `fleet, team-a-* (series)`.
 fn scope(token: &Value) -> String {
     let tables = match list_of(&token["tables"]) {
         all if all.is_empty() => "all tables".to_owned(),
         tables => tables,
     };
-    match list_of(&token["models"]) {
+    let scope = match list_of(&token["models"]) {
         models if models.is_empty() => tables,
         models => format!("{tables} ({models})"),
+    };
+    match &token["timelines"] {
+        Value::Null => scope,
+        tree => format!("{scope}, timelines with {}", shown_condition(tree)),
     }
 }

@@ -121,7 +121,7 @@ fn the_first_start_of_a_large_fleet_is_within_the_defaults() {
         let outcome = write(&engine, &table, &pods(start..start + 20_000));
         assert_eq!((outcome.points, outcome.rejected), (20_000, 0));
     }
-    let (timelines, bytes) = table.catalog().identity_bytes();
+    let (timelines, bytes) = table.identity_bytes();
     assert_eq!(timelines, 100_000);
     // At this size, the identities of the ten million timelines of such a fleet take less than 4 GB.
     assert!(bytes / timelines < 400, "{bytes} bytes");
@@ -142,7 +142,7 @@ fn an_oversized_table_takes_points_of_known_timelines_only() {
         assert!(stored < 100_000, "the limit holds");
     };
     assert!(stored >= 1_000, "{stored} timelines fit into a MiB");
-    let (_, bytes) = table.catalog().identity_bytes();
+    let (_, bytes) = table.identity_bytes();
     assert!(bytes < 2 << 20, "{bytes} bytes");
     let reason = refused.rejects[0].reason.to_string();
     assert!(

@@ -42,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// the background. A repeated request, also after a restart of the service, changes the remaining timelines and
 /// counts timelines that were already changed as `unchanged`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/v1/tables/{table}/timelines/attributes", tag = "timelines",
     params(TablePath),
     request_body = ChangeAttributes,

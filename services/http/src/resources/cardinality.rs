@@ -37,7 +37,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Returns the numbers of measurements, tag keys and tags, the largest entries of each kind, and the number of
 /// timelines first seen in each window.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/cardinality", tag = "timelines",
     params(TablePath, CardinalityQuery),
     responses((status = 200, description = "The counts", body = CardinalityReport), Failures)

@@ -31,7 +31,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Counts the timelines that match a condition, grouped by the values of a tag, an attribute, the measurement or the
 /// source. Each group can be divided further by the values of the next key.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/timelines/facets", tag = "timelines",
     params(TablePath),
     request_body = FacetSearch,

@@ -50,8 +50,13 @@ fn refusal(outcome: &WriteOutcome) -> Option<Failure> {
         // The permanent rejects are omitted: agents that read `partial write` drop the batch.
         return Some(Failure::later(outcome, "lines"));
     }
-    let is_unreadable =
-        |reason: &RejectReason| !reason.is_of_row() && !matches!(reason, RejectReason::Remembered(_));
+    let is_unreadable = |reason: &RejectReason| {
+        let is_refused = matches!(
+            reason,
+            RejectReason::Remembered(_) | RejectReason::OutsideOfToken(_)
+        );
+        !reason.is_of_row() && !is_refused
+    };
     let shown = outcome.rejects.iter().take(REJECTS_SHOWN_MAX);
     let mut texts: Vec<String> = shown
         .map(|reject| {

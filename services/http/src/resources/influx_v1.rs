@@ -63,7 +63,7 @@ struct WriteQuery {
 /// table, and each timeline gets the tag `db`; a line that already has a tag `db` keeps it unchanged. Valid lines of a
 /// batch are stored even if the response is 400.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/write", tag = "influx", operation_id = "influx_v1_write",
     params(WriteQuery),
     request_body(

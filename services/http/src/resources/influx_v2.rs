@@ -41,7 +41,7 @@ struct WriteQuery {
 ///
 /// Valid lines of a batch are stored even if the response is 400. Send the token as `Authorization: Token …`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v2/write", tag = "influx", operation_id = "influx_v2_write",
     params(WriteQuery),
     request_body(

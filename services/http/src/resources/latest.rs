@@ -28,7 +28,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Fields may have been written at different times. A series therefore has one row per timestamp at which one of its
 /// fields was last written, newest first, and each field is in exactly one row.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/latest", tag = "points",
     params(TablePath),
     request_body = LatestQuery,

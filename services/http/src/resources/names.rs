@@ -42,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List measurements
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/measurements", tag = "timelines",
     params(TablePath, NameQuery),
     responses((status = 200, description = "A page of measurements", body = NameList), Failures)
@@ -61,7 +61,7 @@ async fn measurements(
 
 /// List tag keys
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/tags", tag = "timelines",
     params(TablePath, NameQuery),
     responses((status = 200, description = "A page of tag keys", body = NameList), Failures)
@@ -94,7 +94,7 @@ struct TagPath {
 ///
 /// If the list is empty because no timeline has the key, `suggestions` contains similar keys.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/tags/{key}/values", tag = "timelines",
     params(TagPath, NameQuery),
     responses((status = 200, description = "A page of tag values", body = NameList), Failures)
@@ -128,7 +128,7 @@ async fn tag_values(
 /// Returns the keys that timelines currently have. A key that no timeline has any more is not returned; it may be used
 /// again with another type.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/attributes", tag = "timelines",
     params(TablePath),
     responses((status = 200, description = "Every attribute key", body = AttributeKeyList), Failures)
@@ -157,7 +157,7 @@ async fn attribute_keys(
 ///
 /// Fields that accompany Prometheus samples (start timestamps, exemplars) are omitted unless `sample_details` is set.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/fields", tag = "timelines",
     params(TablePath, FieldQuery),
     responses((status = 200, description = "Every field", body = FieldList), Failures)

@@ -72,7 +72,7 @@ struct WriteQuery {
 /// with the same key within a day returns the first outcome and stores nothing. The same key with another body
 /// returns 422.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/v1/tables/{table}/points", tag = "points", operation_id = "write_points",
     params(
         TablePath,
@@ -139,7 +139,7 @@ async fn write(
 /// After the response, no query returns the points, regardless of their tier; their storage is freed later. Timelines
 /// stay, even without points. Points written afterwards are visible. Repeating a delete is safe.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/v1/tables/{table}/points/delete", tag = "points", operation_id = "delete_points",
     params(TablePath),
     request_body = DeletePoints,

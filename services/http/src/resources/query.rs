@@ -69,7 +69,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// The response is streamed with bounded memory, regardless of its size. An error after the first part aborts the
 /// response in the middle of the chunked encoding. If the client disconnects, the query stops.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/query", tag = "points",
     params(TablePath),
     request_body = PointQuery,

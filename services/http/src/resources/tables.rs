@@ -35,7 +35,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// List tables
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables", tag = "tables", operation_id = "list_tables",
     responses((status = 200, description = "All tables, sorted by name", body = TableList), Failures)
 )]

@@ -47,7 +47,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///
 /// A short form of the search: a timeline must match all given parameters. The timelines are ordered by id.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/timelines", tag = "timelines", operation_id = "list_timelines",
     params(TablePath, TimelineQuery),
     responses((status = 200, description = "A page of timelines", body = TimelineList), Failures)
@@ -77,7 +77,7 @@ async fn list(
 /// Finds timelines by a tree of conditions on measurement, source, tags, attributes, first and last seen. A new
 /// timeline can be found as soon as its first write is acknowledged.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/timelines/search", tag = "timelines",
     params(TablePath),
     request_body = TimelineSearch,
@@ -98,7 +98,7 @@ async fn search(
 /// After the response, no query and no search returns them. A timeline that is written again later is created again
 /// with the same id. Repeating a delete is safe.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/v1/tables/{table}/timelines/delete", tag = "timelines", operation_id = "delete_timelines",
     params(TablePath),
     request_body = DeleteTimelines,
@@ -130,7 +130,7 @@ async fn delete(
 /// Deletes the timeline with all its points and attributes. If it is written again later, it is created again with the
 /// same id.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     delete, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines",
     params(TimelinePath),
     responses((status = 204, description = "The timeline is deleted"), Failures)
@@ -157,7 +157,7 @@ async fn delete_selected(
 
 /// Describe a timeline
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/timelines/{id}", tag = "timelines", operation_id = "read_timeline",
     params(TimelinePath),
     responses((status = 200, description = "The timeline", body = TimelineDetail), Failures)
@@ -179,7 +179,7 @@ async fn read(
 /// A value sets an attribute, `null` removes it, and attributes that are not named stay. The change is durable and
 /// searchable when the response is sent.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
     params(TimelinePath),
     request_body = AttributeChanges,

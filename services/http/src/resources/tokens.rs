@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::{Extension, Json};
 use serde::Deserialize;
-use tideline_access::{Scope, TokenRecord, TokenText};
-use tideline_engine::model::Timestamp;
+use tideline_access::{Scope, TimelineCondition, TokenRecord, TokenText};
+use tideline_engine::model::{TableModel, Timestamp};
+use tideline_openapi::condition::Condition;
 use tideline_openapi::token::{
     AccessView, CreateToken, NewToken, RotateToken, TokenDetail, TokenList, TokenView,
 };
@@ -99,7 +100,7 @@ async fn create(
         id: String::new(),
         name: body.name,
         roles: body.roles,
-        scope: Scope::new(body.tables, body.models).map_err(Failure::invalid)?,
+        scope: scope(body.tables, body.models, body.timelines)?,
         created: 0,
         created_by: app.access.principal().to_string(),
         expires: body.expires.map(|time| time.resolve(now).nanos()),
@@ -208,9 +209,25 @@ async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
         roles: principal.roles().to_vec(),
         tables: scope.tables().iter().map(ToString::to_string).collect(),
         models: scope.models().to_vec(),
+        timelines: timelines(scope),
         expires: principal.expires().map(|time| time.to_rfc3339()),
         request_id: id.into(),
     })
+}
+
+fn scope(tables: Vec<String>, models: Vec<TableModel>, timelines: Option<Condition>) -> Result<Scope> {
+    let scope = Scope::new(tables, models).map_err(Failure::invalid)?;
+    let Some(Condition(condition)) = timelines else {
+        return Ok(scope);
+    };
+    let condition = TimelineCondition::new(condition).map_err(Failure::invalid)?;
+    scope.with_condition(condition).map_err(Failure::invalid)
+}
+
+fn timelines(scope: &Scope) -> Option<Condition> {
+    scope
+        .condition()
+        .map(|condition| Condition(condition.condition().clone()))
 }
 
 fn secret(
@@ -238,6 +255,7 @@ fn view((record, used): (TokenRecord, Option<Timestamp>), now: Timestamp) -> Tok
         roles: record.roles,
         tables: record.scope.tables().iter().map(ToString::to_string).collect(),
         models: record.scope.models().to_vec(),
+        timelines: timelines(&record.scope),
         created: instant(record.created),
         created_by: record.created_by,
         expires: record.expires.map(instant),

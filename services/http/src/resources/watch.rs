@@ -58,7 +58,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// To mirror a table, start a watch, query all points after `ready`, then apply the events. Events whose writes are
 /// already in the result of the query can be applied again without harm.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath),
     request_body = WatchRequest,
@@ -80,7 +80,7 @@ async fn watch_by_body(
 ///
 /// The same watch for clients that cannot send a body, such as `EventSource` in browsers.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/tables/{table}/watch", tag = "points",
     params(TablePath, WatchQuery),
     responses(
@@ -145,9 +145,8 @@ async fn respond(
     // The subscription starts before the first step, so that no tick is missed in between.
     let ticks = app.watching.subscribe(&app);
     let engine = app.engine.clone();
-    let of_group = request.clone();
     let watcher = blocking(move || Ok(engine.watch(&engine.table(&table)?, request)?)).await?;
-    let group = app.watching.join(watcher.table(), of_group, text);
+    let group = app.watching.join(&watcher, text);
     let begin = watcher.cursor();
     let mut watcher = Some(watcher);
     // If the watch cannot start, for example because its cursor is too old, the response has an error status.

@@ -14,29 +14,29 @@ use tideline_http::{HttpSettings, Secret};
 use crate::client::{Response, Server};
 use crate::document::ExampleRequest;
 
-const ROOT: &str = "root-token-of-some-length";
+pub(crate) const ROOT: &str = "root-token-of-some-length";
 /// Text in the names and values of everything that a restricted token must not see.
-const HIDDEN: &str = "zqx";
+pub(crate) const HIDDEN: &str = "zqx";
 /// Nanoseconds.
 const HOUR: i64 = 3_600_000_000_000;
 const ROLES: [&str; 4] = ["reader", "writer", "operator", "admin"];
 
-fn settings() -> HttpSettings {
+pub(crate) fn settings() -> HttpSettings {
     HttpSettings {
         token: Some(Secret::new(ROOT).expect("long enough")),
         ..HttpSettings::default()
     }
 }
 
-fn start() -> Server {
+pub(crate) fn start() -> Server {
     Server::with(settings())
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
+pub(crate) fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
     let authorization = bearer(token);
     let headers = [
         ("authorization", &*authorization),
@@ -46,18 +46,18 @@ fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Re
 }
 
 /// Creates a token and returns its response.
-fn create(server: &Server, body: &Value) -> Value {
+pub(crate) fn create(server: &Server, body: &Value) -> Value {
     ask(server, ROOT, "POST", "/v1/tokens", &body.to_string()).expect(201)
 }
 
 /// Creates a token with one role, restricted to tables, and returns its text.
-fn token(server: &Server, role: &str, tables: &[&str]) -> String {
+pub(crate) fn token(server: &Server, role: &str, tables: &[&str]) -> String {
     let created = create(server, &json!({"name": role, "roles": [role], "tables": tables}));
     created["token"].as_str().expect("a token").to_owned()
 }
 
 /// Returns true if the role of the token was the reason for a refusal.
-fn is_wrong_role(response: &Response) -> bool {
+pub(crate) fn is_wrong_role(response: &Response) -> bool {
     response.status == 403 && response.text().contains("needs one of")
 }
 
@@ -121,7 +121,7 @@ fn every_operation_is_allowed_by_its_roles_only() {
             assert_eq!(missing.status, 401, "{method} {path} without a token");
             let wrong = request.send(&server, method, &[("authorization", "Bearer tl_0123456789ab_0")]);
             assert_eq!(wrong.status, 401, "{method} {path} with a wrong token");
-            let [required] = required.as_slice() else {
+            let [required, ..] = required.as_slice() else {
                 continue;
             };
             for (role, token) in &tokens {
@@ -835,6 +835,7 @@ fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
                 roles_claim: "roles".to_owned(),
                 tables_claim: Some("tables".to_owned()),
                 models_claim: None,
+                timelines_claim: None,
             },
         }),
         ..settings()

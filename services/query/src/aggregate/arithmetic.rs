@@ -166,7 +166,7 @@ fn sources(input: &Input, scope: &Scope, table: &Table, computed: &Computed) -> 
     let Input::Aggregate(function, field) = input else {
         return Ok(vec![None; scope.measurements.len()]);
     };
-    let is_known = computed.field(field).is_some() || table.points().schema().field(field).is_some();
+    let is_known = computed.field(field).is_some() || table.field(field).is_some();
     if !is_known {
         return Err(no_such_field(field, table));
     }

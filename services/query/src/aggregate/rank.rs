@@ -69,7 +69,7 @@ impl<'a> Ranking<'a> {
         if rank.limit == Some(0) {
             return Err(QueryError::Invalid("a rank limit must be at least 1".into()));
         }
-        let stored = || table.points().schema().field(&rank.field);
+        let stored = || table.field(&rank.field);
         if stages.computed.field(&rank.field).or_else(stored).is_none() {
             return Err(no_such_field(&rank.field, table));
         }

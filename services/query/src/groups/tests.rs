@@ -7,10 +7,11 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::condition::Condition;
+use tideline_engine::find::NEVER;
 use tideline_engine::model::{
     ColumnData, ManualClock, PointBatch, PointGroup, SeriesResolver, TimelineId, Timestamp,
 };
-use tideline_engine::{Engine, Settings, WriteOptions};
+use tideline_engine::{Engine, Settings, TimelineSelector, WriteOptions};
 
 use super::*;
 use crate::budget::{Budget, Cancel, Watch};
@@ -67,7 +68,7 @@ impl World {
     }
 
     fn host(&self, timeline: &Selected) -> String {
-        let reader = self.table.catalog().reader();
+        let reader = self.table.reader();
         reader.tag(timeline.ordinal, "host").expect("a host").to_owned()
     }
 
@@ -81,7 +82,10 @@ impl World {
     }
 
     fn remove(&self, ids: &[TimelineId]) {
-        self.table.catalog().remove(ids);
+        let removed = TimelineSelector::Ids(ids.to_vec());
+        self.engine
+            .delete_timelines(&self.table, &removed, NEVER)
+            .expect("deleted");
     }
 }
 

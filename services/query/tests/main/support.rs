@@ -162,7 +162,7 @@ impl World {
 
     pub(crate) fn id(&self, key: &str) -> TimelineId {
         let ordinal = self.engine.resolver(&self.table).resolve(key.as_bytes());
-        self.table.catalog().reader().id(ordinal.expect("a valid key"))
+        self.table.reader().id(ordinal.expect("a valid key"))
     }
 
     pub(crate) fn run(&self, query: &PointQuery) -> tideline_query::Result<CollectedResult> {

@@ -34,7 +34,7 @@ impl CopyJob {
             JobKind::Restore,
             Some((from.points().id(), from.name().as_str())),
             format!("requested copy of its points in table {}", into.name()),
-            from.catalog().len(),
+            from.reader().visible().len(),
         );
         Ok(Some(Self { job, from, into }))
     }

@@ -25,6 +25,8 @@ pub struct JwtConfig {
     pub tables_claim: Option<String>,
     /// Claim with the models; `None` if tokens are not restricted to models.
     pub models_claim: Option<String>,
+    /// Claim with conditions on timelines; `None` if tokens are not restricted to timelines.
+    pub timelines_claim: Option<String>,
 }
 
 impl Default for JwtConfig {
@@ -36,6 +38,7 @@ impl Default for JwtConfig {
             roles_claim: "roles".to_owned(),
             tables_claim: None,
             models_claim: None,
+            timelines_claim: None,
         }
     }
 }
@@ -51,6 +54,7 @@ impl JwtConfig {
                 roles_claim: self.roles_claim.clone(),
                 tables_claim: self.tables_claim.clone(),
                 models_claim: self.models_claim.clone(),
+                timelines_claim: self.timelines_claim.clone(),
             },
         })
     }

@@ -163,6 +163,13 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalText(&mut config.jwt.models_claim),
     ),
     Key::new(
+        "auth.jwt_timelines_claim",
+        "Claim with the condition on the timelines that a JSON Web Token may use: a text such as `team=x`, or a\n\
+         list of texts of which all must hold. With this setting every token needs the claim, except those with\n\
+         the role admin. Not set: tokens are not restricted to timelines.",
+        |config| Slot::OptionalText(&mut config.jwt.timelines_claim),
+    ),
+    Key::new(
         "auth.open_docs",
         "Serve /docs, /guide and /openapi.json without a token. They contain no data.",
         |config| Slot::Switch(&mut config.http.are_pages_open),

@@ -37,7 +37,7 @@ struct ExemplarParameters {
 /// Returns the exemplars of every series that the expression selects. If it selects no series, the result is
 /// empty.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/query_exemplars", tag = "prometheus", operation_id = "prometheus_query_exemplars",
     params(ExemplarParameters),
     responses(
@@ -55,7 +55,7 @@ async fn exemplars_get(caller: Caller, parameters: Parameters) -> Result<Respons
 
 /// Query exemplars, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/query_exemplars", tag = "prometheus", operation_id = "prometheus_query_exemplars_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",

@@ -53,7 +53,7 @@ struct ExportParameters {
 /// The response is streamed, regardless of its length; at most eight exports run at once. After an error, the response
 /// is aborted in the middle of its chunked encoding, so clients can detect an incomplete export.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/export", tag = "prometheus", operation_id = "prometheus_export",
     params(ExportParameters),
     responses(
@@ -79,7 +79,7 @@ async fn export_get(caller: Caller, parameters: Parameters) -> Result<Response> 
 
 /// Export samples as JSON lines, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/export", tag = "prometheus", operation_id = "prometheus_export_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",

@@ -34,7 +34,7 @@ struct FederateParameters {
 /// are escaped according to the `Accept` header: `escaping=underscores` (the default), `dots`, `values` or
 /// `allow-utf-8`.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/federate", tag = "prometheus",
     params(FederateParameters),
     responses(

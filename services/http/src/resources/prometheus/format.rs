@@ -37,7 +37,7 @@ struct ExpressionParameters {
 ///
 /// Long expressions are split into several lines.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query",
     params(ExpressionParameters),
     responses((status = 200, description = "The expression", body = Answer<String>), PrometheusFailures)
@@ -49,7 +49,7 @@ async fn format_get(app: Grant, _: KnownTable, parameters: Parameters) -> Result
 
 /// Format an expression, with the parameter as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/format_query", tag = "prometheus", operation_id = "prometheus_format_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -65,7 +65,7 @@ async fn format_post(app: Grant, table: KnownTable, parameters: Parameters) -> R
 ///
 /// Returns the syntax tree that query editors use.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query",
     params(ExpressionParameters),
     responses((status = 200, description = "The syntax tree", body = Answer<Anything>), PrometheusFailures)
@@ -77,7 +77,7 @@ async fn parse_get(app: Grant, _: KnownTable, parameters: Parameters) -> Result<
 
 /// Parse an expression, with the parameter as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/parse_query", tag = "prometheus", operation_id = "prometheus_parse_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",

@@ -60,7 +60,7 @@ struct ImportQuery {
 ///
 /// A bad line or metric is rejected, and the valid ones are stored.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v1/import/prometheus", tag = "prometheus",
     params(ImportQuery),
     request_body(
@@ -91,7 +91,7 @@ async fn import_text(
 ///
 /// A bad line is rejected with its number, and the valid lines are stored.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v1/import", tag = "prometheus",
     params(ImportQuery),
     request_body(

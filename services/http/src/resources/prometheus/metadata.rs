@@ -40,7 +40,7 @@ struct MetadataParameters {
 /// Returns type, help text and unit, as sent by remote write, OTLP or an import. Metrics without metadata are not
 /// listed.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/metadata", tag = "prometheus",
     params(MetadataParameters),
     responses(

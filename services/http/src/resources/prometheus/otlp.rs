@@ -67,7 +67,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Valid data points are stored, and `partialSuccess` reports the rejected ones. If all data points are rejected, the
 /// response is 400. Repeating a request is safe: stored samples are overwritten with the same values.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics",
     request_body(
         description = "Metrics",
@@ -95,7 +95,7 @@ async fn metrics(app: Grant, PrometheusTable(table): PrometheusTable, request: R
 ///
 /// Same as `/v1/metrics`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/opentelemetry/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics_below_opentelemetry",
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "Metrics", example = json!("")),
     responses(
@@ -114,7 +114,7 @@ async fn metrics_below_opentelemetry(
 ///
 /// Same as `/v1/metrics`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v1/otlp/v1/metrics", tag = "prometheus", operation_id = "otlp_metrics_below_otlp",
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "Metrics", example = json!("")),
     responses(

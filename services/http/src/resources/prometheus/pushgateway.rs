@@ -49,7 +49,7 @@ struct JobPath {
 /// The samples are stored with the time of their arrival, together with `push_time_seconds`. PUT and POST are the same,
 /// because a push is not exposed again later. The formats are those of `/api/v1/import/prometheus`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     put, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
@@ -73,7 +73,7 @@ async fn replace_group(
 ///
 /// Same as PUT.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     request_body(
@@ -99,7 +99,7 @@ async fn add_to_group(
 /// Earlier samples stay; use `/v1/tables/{table}/points/delete` to delete them. Ending a group that was never pushed
 /// has no effect.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     delete, path = "/metrics/job/{job}", tag = "prometheus",
     params(JobPath),
     responses(

@@ -85,7 +85,7 @@ struct RangeParameters {
 /// The language is that of Prometheus 3.14. Parameters can be sent in the URL or, with POST, as a form. The response is
 /// streamed; if the client disconnects, the query stops.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/query", tag = "prometheus", operation_id = "prometheus_query",
     params(QueryParameters, CommonParameters),
     responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
@@ -96,7 +96,7 @@ async fn query_get(caller: Caller, parameters: Parameters) -> Result<Response> {
 
 /// Evaluate an instant query, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/query", tag = "prometheus", operation_id = "prometheus_query_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -113,7 +113,7 @@ async fn query_post(caller: Caller, parameters: Parameters) -> Result<Response> 
 /// Evaluates the expression at `start` and at every further `step` up to and including `end`. The range must
 /// not be longer than 11,000 steps.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/query_range", tag = "prometheus", operation_id = "prometheus_query_range",
     params(RangeParameters, CommonParameters),
     responses((status = 200, description = "The query result", body = Answer<QueryData>), PrometheusFailures)
@@ -124,7 +124,7 @@ async fn range_get(caller: Caller, parameters: Parameters) -> Result<Response> {
 
 /// Evaluate a range query, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/query_range", tag = "prometheus", operation_id = "prometheus_query_range_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",

@@ -24,7 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// floats in XOR chunks, native histograms in chunks of float histograms, each message preceded by its length and its
 /// CRC-32C.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/read", tag = "prometheus", operation_id = "prometheus_read",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf", description = "Snappy block of a ReadRequest",

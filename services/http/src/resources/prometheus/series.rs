@@ -45,7 +45,7 @@ struct SeriesParameters {
 
 /// List series
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/series", tag = "prometheus", operation_id = "prometheus_series",
     params(SeriesParameters),
     responses(
@@ -59,7 +59,7 @@ async fn series_get(caller: Caller, parameters: Parameters) -> Result<Response> 
 
 /// List series, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/series", tag = "prometheus", operation_id = "prometheus_series_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -76,7 +76,7 @@ async fn series_post(caller: Caller, parameters: Parameters) -> Result<Response>
 
 /// List label names
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/labels", tag = "prometheus", operation_id = "prometheus_labels",
     params(SeriesParameters),
     responses((status = 200, description = "Sorted names", body = Answer<Vec<String>>), PrometheusFailures)
@@ -92,7 +92,7 @@ async fn labels_get(caller: Caller, parameters: Parameters) -> Result<Response> 
 
 /// List label names, with the parameters as a form
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/api/v1/labels", tag = "prometheus", operation_id = "prometheus_labels_form",
     request_body(
         content = String, content_type = "application/x-www-form-urlencoded",
@@ -117,7 +117,7 @@ struct LabelPath {
 ///
 /// If no series has the label, the list is empty.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/label/{name}/values", tag = "prometheus",
     params(LabelPath, SeriesParameters),
     responses((status = 200, description = "Sorted values", body = Answer<Vec<String>>), PrometheusFailures)

@@ -39,7 +39,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// Always returns an empty configuration.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/config", tag = "prometheus",
     responses((status = 200, description = "The YAML text", body = Answer<ConfigText>), PrometheusFailures)
 )]
@@ -51,7 +51,7 @@ async fn config(_: KnownTable) -> Response {
 ///
 /// Returns the flags that apply to Tideline, with their current values.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/flags", tag = "prometheus",
     responses(
         (status = 200, description = "Flags by name", body = Answer<BTreeMap<String, String>>), PrometheusFailures
@@ -64,7 +64,7 @@ async fn flags(_: KnownTable, app: Grant) -> Response {
 
 /// Read the state of the process
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/runtimeinfo", tag = "prometheus",
     responses((status = 200, description = "Process state", body = Answer<RuntimeInfo>), PrometheusFailures)
 )]
@@ -99,7 +99,7 @@ async fn runtime_info(app: Grant, PrometheusTable(table): PrometheusTable) -> Re
 /// `version` is the version of Prometheus whose language and API are implemented; `revision` is the version of
 /// Tideline. There is no member `features`, because Grafana would then request the ruler API of Mimir.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/buildinfo", tag = "prometheus",
     responses((status = 200, description = "The version", body = Answer<BuildInfo>), PrometheusFailures)
 )]
@@ -118,7 +118,7 @@ async fn build_info(_: KnownTable) -> Response {
 ///
 /// The replay is always complete, because the service accepts requests only after the replay.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/walreplay", tag = "prometheus",
     responses((status = 200, description = "Replay complete", body = Answer<WalReplay>), PrometheusFailures)
 )]

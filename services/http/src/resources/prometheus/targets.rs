@@ -32,7 +32,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// The lists are always empty, because Tideline does not scrape; clients write to it.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/targets", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<TargetDiscovery>), PrometheusFailures)
 )]
@@ -44,7 +44,7 @@ async fn targets(_: KnownTable) -> Response {
 ///
 /// The list is always empty; `/api/v1/metadata` returns the metadata of metrics.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/targets/metadata", tag = "prometheus",
     responses((status = 200, description = "No targets", body = Answer<Vec<Anything>>), PrometheusFailures)
 )]
@@ -55,7 +55,7 @@ async fn target_metadata(_: KnownTable, parameters: Parameters) -> Result<Respon
 
 /// List scrape pools (always empty)
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/scrape_pools", tag = "prometheus",
     responses((status = 200, description = "No pools", body = Answer<ScrapePoolDiscovery>), PrometheusFailures)
 )]
@@ -67,7 +67,7 @@ async fn scrape_pools(_: KnownTable) -> Response {
 ///
 /// The list is always empty, because clients such as Grafana or vmalert evaluate the rules.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/rules", tag = "prometheus",
     responses((status = 200, description = "No rules", body = Answer<RuleDiscovery>), PrometheusFailures)
 )]
@@ -78,7 +78,7 @@ async fn rules(_: KnownTable, parameters: Parameters) -> Result<Response> {
 
 /// List alerts (always empty)
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/alerts", tag = "prometheus",
     responses((status = 200, description = "No alerts", body = Answer<AlertDiscovery>), PrometheusFailures)
 )]
@@ -88,7 +88,7 @@ async fn alerts(_: KnownTable) -> Response {
 
 /// List Alertmanagers (always empty)
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/alertmanagers", tag = "prometheus",
     responses(
         (status = 200, description = "No Alertmanagers", body = Answer<AlertmanagerDiscovery>), PrometheusFailures
@@ -100,7 +100,7 @@ async fn alertmanagers(_: KnownTable) -> Response {
 
 /// List notifications of the Prometheus web UI (always empty)
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/notifications", tag = "prometheus",
     responses(
         (status = 200, description = "No notifications", body = Answer<Vec<Anything>>), PrometheusFailures

@@ -33,7 +33,7 @@ struct TsdbParameters {
 ///
 /// The counts cover the whole table and all tiers. A timeline counts once for each of its metrics.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/tsdb", tag = "prometheus",
     params(TsdbParameters),
     responses((status = 200, description = "The counts", body = Answer<TsdbStatus>), PrometheusFailures)

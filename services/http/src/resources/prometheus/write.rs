@@ -45,7 +45,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// Valid parts of a request are stored even if the response is 400. Repeating a request is safe: stored samples
 /// are overwritten with the same values.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v1/write", tag = "prometheus", operation_id = "prometheus_write",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",
@@ -71,7 +71,7 @@ async fn write(app: Grant, PrometheusTable(table): PrometheusTable, request: Req
 ///
 /// Same as `/api/v1/write`.
 #[utoipa::path(
-    security(("token" = ["write"])),
+    security(("token" = ["write", "timelines"])),
     post, path = "/api/v1/push", tag = "prometheus",
     request_body(
         content = Vec<u8>, content_type = "application/x-protobuf",

@@ -35,7 +35,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// run one after another and share the budget of the request. Each result is limited to 16 MiB. If the client
 /// disconnects, all queries stop.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/query/batch", tag = "points",
     params(TablePath),
     request_body = BatchQuery,

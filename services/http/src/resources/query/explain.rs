@@ -20,7 +20,7 @@ use crate::saved_search;
 /// points. It returns the same errors as the query for invalid requests and exceeded limits. To get the
 /// actual plan of a query, set `"plan": true` in the query; the plan is then in the member `cost` of the response.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     post, path = "/v1/tables/{table}/explain", tag = "points",
     params(TablePath),
     request_body = PointQuery,

@@ -1,0 +1,201 @@
+//! Restriction of a table handle to the timelines that its principal may use.
+//!
+//! A handle of [`Engine::table`](crate::Engine::table) carries the condition of the principal. Every search joins it with
+//! its own condition ([`Table::narrowed`]), and every look-up of timelines, names and counts goes through
+//! [`Table::reader`], to which no other timeline is visible. Writes test the identity of each timeline
+//! ([`crate::resolve`]).
+//!
+//! The fields of a measurement belong to the measurement: they are visible with it, whichever timeline has brought them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tideline_access::TimelineCondition;
+use tideline_condition::{Condition, Record, Subject, ValueRef};
+use tideline_model::{FieldId, Identity, Ordinal, TimelineId};
+use tideline_search_index::TimelineRecord;
+use tideline_series_store::FieldInfo;
+use tideline_timeline_catalog::{AttributeChanges, CatalogReader, CatalogSubset, Entry};
+
+use crate::error::{EngineError, Result};
+use crate::tables::Table;
+
+/// Maximum number of conditions of a table whose timelines are kept. Of more conditions, those that were used last are.
+const SUBSETS_MAX: usize = 32;
+
+/// Restriction of a table handle.
+#[derive(Debug, Clone)]
+pub(crate) struct Restriction {
+    pub(crate) condition: TimelineCondition,
+    subset: Arc<CatalogSubset>,
+}
+
+/// Timelines of recently used conditions of a table, the last used one first.
+#[derive(Debug, Default)]
+pub(crate) struct Subsets(Mutex<Vec<(TimelineCondition, Arc<CatalogSubset>)>>);
+
+impl Subsets {
+    fn of(&self, condition: &TimelineCondition) -> Arc<CatalogSubset> {
+        let mut kept = self.0.lock();
+        let known = kept.iter().position(|(have, _)| have == condition);
+        let used = match known {
+            Some(at) => kept.remove(at),
+            None => (condition.clone(), Arc::default()),
+        };
+        let subset = Arc::clone(&used.1);
+        kept.insert(0, used);
+        kept.truncate(SUBSETS_MAX);
+        subset
+    }
+}
+
+impl Table {
+    /// Returns the handle restricted to the timelines that match a condition.
+    #[must_use]
+    pub(crate) fn restricted(mut self, condition: &TimelineCondition) -> Self {
+        self.restriction = Some(Restriction {
+            condition: condition.clone(),
+            subset: self.activity.subsets.of(condition),
+        });
+        self
+    }
+
+    /// Locks the catalog for a batch of lookups of the timelines that this handle may use; see [`CatalogReader`] for its
+    /// limits. A restricted handle first tests timelines that were added or edited since it was last used with the same
+    /// condition.
+    pub fn reader(&self) -> CatalogReader<'_> {
+        match &self.restriction {
+            None => self.catalog.reader(),
+            Some(Restriction { condition, subset }) => {
+                subset.reader(&self.catalog, &|entry| condition.matches(&record(entry)))
+            }
+        }
+    }
+
+    /// Returns the part of all timelines of the table that a number of timelines is, from 0 to 1.
+    pub fn share_of(&self, timelines: u64) -> f64 {
+        (timelines as f64 / self.catalog.len().max(1) as f64).min(1.0)
+    }
+
+    /// Returns a field by its name; `None` if no measurement of the visible timelines has it.
+    pub fn field(&self, name: &str) -> Option<FieldId> {
+        let schema = self.points.schema();
+        let field = schema.field(name)?;
+        if self.restriction.is_none() {
+            return Some(field);
+        }
+        let reader = self.reader();
+        let mut measurements = reader.measurement_counts();
+        let has_field =
+            measurements.any(|(measurement, _)| schema.field_of(measurement.text(), name).is_some());
+        has_field.then_some(field)
+    }
+
+    /// Returns the fields of the measurements of the visible timelines, with their types.
+    pub(crate) fn fields(&self) -> Vec<FieldInfo> {
+        let mut fields = self.points.schema().fields();
+        if self.restriction.is_some() {
+            let reader = self.reader();
+            fields.retain(|field| reader.has_measurement(&field.measurement));
+        }
+        fields
+    }
+
+    /// Joins a condition with that of the restriction.
+    pub(crate) fn narrowed<'c>(&self, condition: &'c Condition) -> Cow<'c, Condition> {
+        match &self.restriction {
+            None => Cow::Borrowed(condition),
+            Some(restriction) => Cow::Owned(Condition::And(vec![
+                restriction.condition.condition().clone(),
+                condition.clone(),
+            ])),
+        }
+    }
+
+    /// Returns true if the removal of a timeline may be told: the handle is not restricted, or the timeline matches by its
+    /// measurement and tags. `reader` is one of all timelines.
+    pub(crate) fn may_tell(&self, reader: &CatalogReader<'_>, id: TimelineId) -> bool {
+        let Some(restriction) = &self.restriction else {
+            return true;
+        };
+        let known = reader.known_by_id(id);
+        known.is_some_and(|ordinal| restriction.has(reader, ordinal))
+    }
+
+    /// Joins conditions like [`narrowed`](Self::narrowed), but so that texts that only the restriction tests are neither
+    /// highlighted nor counted as relevant: tests within `not` are not.
+    pub(crate) fn narrowed_silently<'c>(&self, condition: &'c Condition) -> Cow<'c, Condition> {
+        match &self.restriction {
+            None => Cow::Borrowed(condition),
+            Some(restriction) => {
+                let outside = Condition::Not(Box::new(restriction.condition.condition().clone()));
+                Cow::Owned(Condition::And(vec![
+                    Condition::Not(Box::new(outside)),
+                    condition.clone(),
+                ]))
+            }
+        }
+    }
+
+    /// Refuses changes of attributes that decide whether a timeline is visible to a restricted principal.
+    pub(crate) fn check_changes(&self, changes: &AttributeChanges) -> Result<()> {
+        let Some(Restriction { condition, .. }) = &self.restriction else {
+            return Ok(());
+        };
+        match changes.keys().find(|key| condition.tests_attribute(key)) {
+            None => Ok(()),
+            Some(key) => Err(EngineError::Forbidden(format!(
+                "the token is restricted to timelines with {condition}, so it cannot change attribute {key:?}"
+            ))),
+        }
+    }
+}
+
+impl Restriction {
+    /// Returns true if the handle may write a timeline that was registered, visible or not.
+    pub(crate) fn has(&self, reader: &CatalogReader<'_>, ordinal: Ordinal) -> bool {
+        let entry = reader.known_entry(ordinal);
+        entry.is_some_and(|entry| self.condition.matches(&record(&entry)))
+    }
+
+    /// Returns true if the handle may write a timeline with this identity. `reader` is one of all timelines.
+    pub(crate) fn has_identity(&self, reader: &CatalogReader<'_>, identity: &Identity) -> bool {
+        match reader.by_identity(identity) {
+            Ok(Some(ordinal)) => self.has(reader, ordinal),
+            // The identity is too long, which its registration reports.
+            Err(_) => true,
+            Ok(None) => self.condition.matches(&NewTimeline {
+                identity,
+                source_tags: reader.source_tags(),
+            }),
+        }
+    }
+}
+
+fn record<'a>(entry: &'a Entry<'a>) -> TimelineRecord<'a> {
+    TimelineRecord { entry, seen: None }
+}
+
+/// Timeline that is not registered yet. It has no attributes.
+struct NewTimeline<'a> {
+    identity: &'a Identity,
+    source_tags: &'a [String],
+}
+
+impl Record for NewTimeline<'_> {
+    fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
+        match subject {
+            Subject::Measurement => take(ValueRef::Text(self.identity.measurement())),
+            Subject::Source => {
+                let source = self.identity.source(self.source_tags);
+                source.is_some_and(|source| take(ValueRef::Text(source)))
+            }
+            Subject::Tag(key) => {
+                let tag = self.identity.tags().iter().find(|(have, _)| have == key);
+                tag.is_some_and(|(_, value)| take(ValueRef::Text(value)))
+            }
+            _ => false,
+        }
+    }
+}
