@@ -22,18 +22,18 @@ use std::time::Duration;
 use axum::response::Response;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::client::Client;
 use crate::guarded_body::with_guard;
 use crate::shares::Share;
+use crate::tls::Transport;
 
-/// TCP connection that fails if the client stalls.
+/// Connection that fails if the client stalls.
 #[derive(Debug)]
 pub(crate) struct GuardedStream {
-    stream: TcpStream,
+    stream: Transport,
     busy: Busy,
     header_timeout: Duration,
     read_rate: ReadRate,
@@ -222,7 +222,7 @@ impl Busy {
 
 impl GuardedStream {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Transport,
         busy: Busy,
         header_timeout: Duration,
         read_rate: MinimumReadRate,
@@ -337,11 +337,14 @@ impl AsyncWrite for GuardedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        // An encrypted stream accepts bytes before it sends them.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.read_rate.guard(flushed.map_ok(|()| 0), cx).map_ok(drop)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let closed = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.read_rate.guard(closed.map_ok(|()| 0), cx).map_ok(drop)
     }
 
     fn poll_write_vectored(

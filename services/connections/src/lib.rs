@@ -12,6 +12,7 @@
 //! | [`forward`] | forwarding of requests to another process |
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
+//! | [`tls`] | TLS of a listener, with a certificate that can be replaced |
 //! | [`throttle`] | throttle: byte rate limit shared by many senders |
 //! | [`mod@guarded_body`] | a response body that holds a value until the body has been sent |
 
@@ -25,6 +26,7 @@ pub mod permits;
 pub mod serve;
 pub mod shares;
 pub mod throttle;
+pub mod tls;
 
 pub use body::{BodyBytes, BodyError, BodyLimits, BodyReader, ReceivedBody};
 pub use chunk_queue::{ChunkQueue, Pushed};
@@ -34,3 +36,4 @@ pub use permits::{NoPermit, Permit, Permits};
 pub use serve::{ConnectionSettings, Service, serve};
 pub use shares::{InUse, Share, Shares};
 pub use throttle::Throttle;
+pub use tls::{Tls, TlsError};

@@ -19,12 +19,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Network, Origin};
 use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, MinimumReadRate};
 use crate::shares::Shares;
+use crate::tls::{Tls, Transport};
 
 /// Maximum size of the read buffer of a connection, in bytes. A large buffer lets large writes arrive in few parts.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -65,6 +66,8 @@ pub struct ConnectionSettings {
     pub drain_timeout: Duration,
     /// Trusted proxies. Fair shares apply to the client that such a proxy sends in `Forwarded` or `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
+    /// Certificate and key of the listener; `None` for connections in clear text.
+    pub tls: Option<Tls>,
 }
 
 /// Handler of requests. Clones share its state.
@@ -117,12 +120,14 @@ pub async fn serve(
         service,
         concurrent,
         settings,
+        is_draining: watch::Sender::new(false),
     });
     tokio::select! {
         () = accept(&listener, &shared, &graceful, &mut connections) => {}
         () = shutdown => {}
     }
     shared.service.drain();
+    shared.is_draining.send_replace(true);
     drop(listener);
     tracing::info!(connections = connections.len(), "http service drains");
     if tokio::time::timeout(drain_timeout, graceful.shutdown())
@@ -140,6 +145,8 @@ struct Serving<S> {
     service: S,
     concurrent: Shares,
     settings: ConnectionSettings,
+    /// True after the shutdown signal, which ends the handshakes that are not complete.
+    is_draining: watch::Sender<bool>,
 }
 
 /// Accepts connections until the future is dropped.
@@ -265,6 +272,16 @@ impl Connection {
         }
         let settings = &shared.settings;
         let evicted = busy.clone();
+        let mut is_draining = shared.is_draining.subscribe();
+        let transport = tokio::select! {
+            transport = shake_hands(stream, settings) => transport,
+            () = evicted.evicted() => return,
+            _ = is_draining.wait_for(|is_draining| *is_draining) => return,
+        };
+        let stream = match transport {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%error, %peer, "TLS handshake failed"),
+        };
         let stream = GuardedStream::new(
             stream,
             busy.clone(),
@@ -281,6 +298,7 @@ impl Connection {
                 service,
                 concurrent,
                 settings,
+                ..
             } = &*concurrent;
             let origin = Origin::find(peer, request.headers(), &settings.trusted_proxies);
             request.extensions_mut().insert(origin);
@@ -320,6 +338,17 @@ impl Connection {
             () = evicted.evicted() => tracing::debug!("idle connection closed to make room for a new one"),
         }
     }
+}
+
+/// Returns the stream of a connection, after the handshake if the listener has TLS. The handshake has the time of a request
+/// head.
+async fn shake_hands(stream: TcpStream, settings: &ConnectionSettings) -> io::Result<Transport> {
+    let Some(tls) = &settings.tls else {
+        return Ok(Transport::Clear(stream));
+    };
+    let accepted = tokio::time::timeout(settings.header_timeout, tls.accept(stream)).await;
+    let accepted = accepted.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "it took too long"))?;
+    Ok(Transport::Encrypted(Box::new(accepted?)))
 }
 
 /// Returns the message that refuses a request on a reserved connection. The connection closes afterwards.

@@ -1,6 +1,8 @@
-//! Files of an operator that the server reads again when they change: token hashes, keys of an identity provider.
+//! Files of an operator that the server reads again when they change: token hashes, keys of an identity provider,
+//! certificates.
 //!
-//! A user who can write such a file can give access to others, so the server refuses a file that other users can write.
+//! A user who can write such a file can give access to others, so the server refuses a file that other users can write. A
+//! file with a secret must not be readable either, except for the group.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;
@@ -12,10 +14,14 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Mode bits with which users other than the owner can write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
+/// Mode bit with which every user can read a file.
+const READABLE_BY_ALL: u32 = 0o004;
+
 /// File with the state in which it was last read.
 #[derive(Debug)]
 pub(crate) struct FollowedFile {
     path: PathBuf,
+    is_secret: bool,
     /// Also the state of a file that was refused, so that it is reported once. `None` if there was no file.
     last: Option<Stamp>,
 }
@@ -42,10 +48,31 @@ impl FollowedFile {
         path: &Path,
         parse: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<(Self, T), String> {
-        let (stamp, bytes) = read(path)?;
+        Self::open_as(path, false, parse)
+    }
+
+    /// Reads a file with a secret like [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// Also fails if every user can read the file.
+    pub(crate) fn open_secret<T>(
+        path: &Path,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<(Self, T), String> {
+        Self::open_as(path, true, parse)
+    }
+
+    fn open_as<T>(
+        path: &Path,
+        is_secret: bool,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<(Self, T), String> {
+        let (stamp, bytes) = read(path, is_secret)?;
         let parsed = parse(&bytes).map_err(|reason| format!("{}: {reason}", path.display()))?;
         let file = Self {
             path: path.to_owned(),
+            is_secret,
             last: Some(stamp),
         };
         Ok((file, parsed))
@@ -58,7 +85,7 @@ impl FollowedFile {
             return None;
         }
         self.last = current;
-        let parsed = read(&self.path).and_then(|(stamp, bytes)| {
+        let parsed = read(&self.path, self.is_secret).and_then(|(stamp, bytes)| {
             self.last = Some(stamp);
             parse(&bytes).map_err(|reason| format!("{}: {reason}", self.path.display()))
         });
@@ -88,7 +115,7 @@ impl Stamp {
     }
 }
 
-fn read(path: &Path) -> Result<(Stamp, Vec<u8>), String> {
+fn read(path: &Path, is_secret: bool) -> Result<(Stamp, Vec<u8>), String> {
     let at = |reason: String| format!("{}: {reason}", path.display());
     let failed = |error: std::io::Error| at(error.to_string());
     // Another kind of file could block or be endless.
@@ -101,6 +128,12 @@ fn read(path: &Path) -> Result<(Stamp, Vec<u8>), String> {
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(at(format!(
             "other users can write this file (mode {:o}), and could give themselves access; set it to 600 or 644",
+            metadata.mode() & 0o777
+        )));
+    }
+    if is_secret && metadata.mode() & READABLE_BY_ALL != 0 {
+        return Err(at(format!(
+            "every user can read this file (mode {:o}), which holds a secret; set it to 600 or 640",
             metadata.mode() & 0o777
         )));
     }

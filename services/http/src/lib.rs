@@ -17,6 +17,7 @@
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
 //! | `tokens`, `hashes_file`, `jwks_file`, `followed_file` | stored tokens; tokens of a file and of an identity provider |
+//! | `tls_files` | certificate and key of the listener |
 //! | `routes`, `grant` | actions of routes; the handle that gives a handler access to tables |
 //! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
@@ -64,12 +65,13 @@ mod serve;
 mod settings;
 pub mod standby;
 mod stream;
+mod tls_files;
 mod tokens;
 mod watching;
 
 pub use router::document;
 pub use serve::serve;
-pub use settings::{HttpSettings, JwtFileSettings, Secret, WeakSecret};
+pub use settings::{HttpSettings, JwtFileSettings, Secret, TlsSettings, WeakSecret};
 pub use tideline_access::jwt::JwtSettings;
 pub use tideline_change_stream::{Backoff, ChangeSettings, HostPattern, WebhookSettings};
 pub use tideline_connections::{Network, NotANetwork};

@@ -26,6 +26,7 @@ use crate::failure::Failure;
 use crate::metrics::Counted;
 use crate::router::router;
 use crate::settings::HttpSettings;
+use crate::tls_files::TlsFiles;
 use crate::tokens::TokenStore;
 
 /// Interval at which changes that no stream needs are freed.
@@ -34,7 +35,7 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Interval at which the files of token hashes and of keys are compared with their last state.
+/// Interval at which the files of token hashes, of keys and of the certificate are compared with their last state.
 const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
@@ -47,7 +48,7 @@ const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// Returns an error if the local address of the listener is not available, or the state of change streams, the
-/// stored tokens or the files of token hashes and of keys cannot be read.
+/// stored tokens, the files of token hashes and of keys, or the certificate cannot be read.
 pub async fn serve(
     listener: TcpListener,
     engine: Arc<Engine>,
@@ -56,7 +57,14 @@ pub async fn serve(
     serving: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let of_tls = settings.tls.clone();
+    let tls = spawn_blocking(move || of_tls.map(|files| TlsFiles::open(&files)).transpose()).await;
+    let tls = tls
+        .map_err(io::Error::other)?
+        .map_err(io::Error::other)?
+        .map(Arc::new);
     let limits = ConnectionSettings {
+        tls: tls.as_ref().map(|files| files.tls()),
         connections_max: settings.connections_max,
         header_timeout: settings.header_timeout,
         idle_timeout: settings.idle_timeout,
@@ -78,6 +86,10 @@ pub async fn serve(
     if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow_files));
     }
+    if let Some(files) = tls {
+        let follow = move |_: &App| files.follow();
+        tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow));
+    }
     tokio::spawn(at_intervals(app.downgrade(), KEEP_INTERVAL, keep_changes));
     let webhooks = Arc::downgrade(&app.change_streams);
     tokio::spawn(tideline_change_stream::delivery::deliver(
@@ -98,12 +110,13 @@ pub async fn serve(
 }
 
 /// Runs work on a blocking thread at each interval, until the service is dropped.
-async fn at_intervals(app: WeakApp, interval: Duration, work: fn(&App)) {
+async fn at_intervals(app: WeakApp, interval: Duration, work: impl Fn(&App) + Clone + Send + Sync + 'static) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(app) = app.upgrade() else { return };
+        let work = work.clone();
         if let Err(panicked) = spawn_blocking(move || work(&app)).await {
             tracing::error!(%panicked, "background work of the service panicked");
         }

@@ -25,6 +25,8 @@ pub struct HttpSettings {
     pub hashes_file: Option<PathBuf>,
     /// Tokens of an identity provider. With them, requests must contain a token. Default `None`.
     pub jwt: Option<JwtFileSettings>,
+    /// Certificate and key of the listener. They are read again when they change. `None`: connections in clear text.
+    pub tls: Option<TlsSettings>,
     /// True if the guide and the OpenAPI document can be read without a token. Default true.
     pub are_pages_open: bool,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
@@ -93,6 +95,15 @@ pub struct HttpSettings {
     pub drain_timeout: Duration,
 }
 
+/// Files of the certificate and of the key of the listener, as PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// File of the certificate, with the certificates of intermediate authorities after it.
+    pub certificate_file: PathBuf,
+    /// File of the private key.
+    pub key_file: PathBuf,
+}
+
 /// Settings of JSON Web Tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwtFileSettings {
@@ -108,6 +119,7 @@ impl Default for HttpSettings {
             token: None,
             hashes_file: None,
             jwt: None,
+            tls: None,
             are_pages_open: true,
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),

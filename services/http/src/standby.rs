@@ -58,6 +58,8 @@ pub async fn serve(
         answer_bytes_per_second_min: settings.answer_bytes_per_second_min,
         drain_timeout: settings.drain_timeout.min(drain_max),
         trusted_proxies: settings.trusted_proxies.clone(),
+        // Servers of a cluster forward requests to each other in clear text, so the configuration has no TLS.
+        tls: None,
     };
     let started = clock.now();
     let service = Standby {

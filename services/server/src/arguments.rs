@@ -14,6 +14,7 @@ use crate::commands::archive::ArchiveCommand;
 #[cfg(feature = "cassandra")]
 use crate::commands::backend::BackendCommand;
 use crate::commands::check::CheckArguments;
+use crate::commands::tls::TlsCommand;
 use crate::failure::Result;
 
 /// Time series and timelines on wide-table storage.
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     #[cfg(feature = "cassandra")]
     #[command(subcommand)]
     Backend(BackendCommand),
+    /// Make certificates for TLS.
+    #[command(subcommand)]
+    Tls(TlsCommand),
     /// Print shell completions.
     Completions(CompletionsArguments),
     /// Write the manual pages to a folder.

@@ -23,6 +23,7 @@ mod memory;
 mod secret;
 mod slot;
 mod sources;
+mod tls;
 
 pub use cluster::{ClusterConfig, StorageEngine};
 pub use describe::reference;
@@ -31,6 +32,7 @@ pub use memory::MemoryPlan;
 pub use secret::Secret;
 pub use slot::LogFormat;
 pub use sources::{Origin, Problem, Sources};
+pub use tls::TlsConfig;
 
 use crate::error::{Result, ServerError};
 use sources::Given;
@@ -56,6 +58,8 @@ pub struct Config {
     pub cluster: ClusterConfig,
     /// Settings of JSON Web Tokens.
     pub jwt: JwtConfig,
+    /// Settings of TLS.
+    pub tls: TlsConfig,
     /// Settings of the embedded store.
     pub backend: FjallOptions,
     /// Bytes of memory for all budgets and requests. `None`: 60 % of the memory of the control group or
@@ -143,6 +147,7 @@ impl Default for Config {
             engine_kind: StorageEngine::default(),
             cluster: ClusterConfig::default(),
             jwt: JwtConfig::default(),
+            tls: TlsConfig::default(),
             backend: FjallOptions::default(),
             memory_max: None,
             head_bytes_max: None,
@@ -228,6 +233,7 @@ impl Config {
         HttpSettings {
             token,
             jwt: self.jwt.settings(),
+            tls: self.tls.settings(),
             changes,
             ..self.http.clone()
         }
@@ -265,6 +271,14 @@ impl Config {
     /// Returns true if other machines can connect to the listen address.
     pub fn is_public(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback()
+    }
+
+    /// Returns the scheme of the addresses of the server.
+    pub fn scheme(&self) -> &'static str {
+        match self.tls.settings() {
+            Some(_) => "https",
+            None => "http",
+        }
     }
 
     /// Returns a warning for the log about a dangerous setting, if there is one.
@@ -308,6 +322,7 @@ impl Resolved {
             problems.extend(resolved.contradictory_promotion());
             problems.extend(resolved.unusable_cluster());
             problems.extend(resolved.incomplete_jwt());
+            problems.extend(resolved.unusable_tls());
             resolved.fit_memory();
             problems.extend(resolved.too_little_memory());
         }

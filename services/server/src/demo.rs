@@ -43,6 +43,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
             CliError::usage("the demo uses the embedded engine; use serve with --backend cassandra").into(),
         );
     }
+    if config.scheme() == "https" {
+        return Err(
+            CliError::usage("the demo has no TLS; remove http.tls_certificate_file, or use serve").into(),
+        );
+    }
     if resolved.is_default("log.level") {
         // Without a configured level, log lines would hide the demo's own output.
         config.log_filter = "warn".to_owned();

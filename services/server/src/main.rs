@@ -64,6 +64,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Archive(command) => archive::run(command)?,
         #[cfg(feature = "cassandra")]
         Command::Backend(command) => commands::backend::run(command)?,
+        Command::Tls(command) => commands::tls::run(command)?,
         Command::Completions(arguments) => shell::completions(arguments, Arguments::command())?,
         Command::Man(arguments) => shell::man(arguments, Arguments::command())?,
         Command::Complete(arguments) => complete::run(arguments, &Arguments::command())?,

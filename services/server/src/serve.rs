@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
     }
     let server = Server::start(&config, Arc::new(SystemClock))?;
     let address = server.address();
-    println!("listening on http://{address}, documentation at http://{address}/docs");
+    let scheme = config.scheme();
+    println!("listening on {scheme}://{address}, documentation at {scheme}://{address}/docs");
     server.wait()?;
     tracing::info!("stopped; everything acknowledged is on disk");
     Ok(())

@@ -193,6 +193,17 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .within(64 * MIB, u64::MAX),
     Key::new(
+        "http.tls_certificate_file",
+        "PEM file with the certificate of the server, and those of intermediate authorities after it. With it, all\n\
+         connections use TLS 1.2 or 1.3. Read again when it changes. Not set: connections in clear text.",
+        |config| Slot::OptionalPath(&mut config.tls.certificate_file),
+    ),
+    Key::new(
+        "http.tls_key_file",
+        "PEM file with the private key of the certificate. Not readable by every user. Read again when it changes.",
+        |config| Slot::OptionalPath(&mut config.tls.key_file),
+    ),
+    Key::new(
         "http.hosts",
         "Host names and addresses, in addition to loopback, that requests may name in their Host header;\n\
          `*` allows all. Not set: any host if a token is set, otherwise loopback only, so that no web page\n\

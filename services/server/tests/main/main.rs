@@ -25,6 +25,7 @@ mod serve;
 mod shell;
 mod sql;
 mod tls;
+mod tls_listener;
 mod write;
 mod write_again;
 mod write_csv;

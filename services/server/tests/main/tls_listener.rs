@@ -1,0 +1,292 @@
+//! Tests of the server's own TLS: handshakes of clients, wrong clients, and the replacement of the certificate while
+//! requests arrive.
+//!
+//! The certificates are those of `tideline tls self-signed`.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use tempfile::TempDir;
+
+use crate::process::{Running, output, text, tideline};
+
+/// Longest wait for an expected event, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Server with a self-signed certificate.
+struct Secured {
+    server: Running,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+/// Makes a certificate and its key in a new folder, and returns the folder.
+fn certificate(folder: &Path, name: &str) -> PathBuf {
+    let out = folder.join(name);
+    let made = output({
+        let mut command = tideline(&["tls", "self-signed", "--days", "30", "--out"]);
+        command.arg(&out);
+        command
+    });
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    out
+}
+
+fn serve(folder: &Path, certificate: &Path, key: &Path) -> Running {
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command
+        .arg(folder.join("data"))
+        .env("TIDELINE__HTTP__TLS_CERTIFICATE_FILE", certificate)
+        .env("TIDELINE__HTTP__TLS_KEY_FILE", key)
+        .env("TIDELINE__HTTP__HEADER_TIMEOUT", "1s");
+    Running::start(command)
+}
+
+impl Secured {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = certificate(folder.path(), "tls");
+        let (certificate, key) = (made.join("tideline.crt"), made.join("tideline.key"));
+        let mut server = serve(folder.path(), &certificate, &key);
+        let line = server.wait_for(|line| line.starts_with("listening on "));
+        let address = line.trim_start_matches("listening on https://").split(',').next();
+        let address = address.expect("an address").parse().expect("an address");
+        Self {
+            server,
+            address,
+            folder,
+        }
+    }
+
+    fn certificate_file(&self) -> PathBuf {
+        self.folder.path().join("tls/tideline.crt")
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Returns a client that trusts these certificates.
+fn client(
+    trusted: &[CertificateDer<'static>],
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in trusted {
+        roots.add(certificate.clone()).expect("a certificate");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// Sends a request on a new connection. Returns the response and the certificate of the server.
+fn get(
+    address: SocketAddr,
+    client: &Arc<ClientConfig>,
+    path: &str,
+) -> std::io::Result<(String, CertificateDer<'static>)> {
+    let name = "localhost".try_into().expect("a name");
+    let connection = ClientConnection::new(Arc::clone(client), name).expect("a client");
+    let mut stream = StreamOwned::new(connection, connect(address));
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    )?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    let chain = stream.conn.peer_certificates().expect("a certificate");
+    Ok((response, chain[0].clone().into_owned()))
+}
+
+fn read_certificate(path: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(path).expect("a certificate")
+}
+
+#[test]
+fn a_server_with_a_certificate_speaks_tls_only() {
+    let secured = Secured::start();
+    let trusted = [read_certificate(&secured.certificate_file())];
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let client = client(&trusted, &[version]);
+        let (response, shown) = get(secured.address, &client, "/health").expect("a response");
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        assert_eq!(shown, trusted[0]);
+    }
+    // The command line, with the certificate as that of the authority.
+    let points = secured.folder.path().join("points.lp");
+    fs::write(&points, "room,host=a temperature=20\n").expect("a file");
+    let run = |arguments: &[&str], trusted: Option<&Path>| {
+        let server = format!("https://localhost:{}", secured.address.port());
+        let mut command = tideline(arguments);
+        command.args(["--server", &server]);
+        if let Some(path) = trusted {
+            command.arg("--ca").arg(path);
+        }
+        output(command)
+    };
+    let certificate = secured.certificate_file();
+    let written = run(&["write", points.to_str().expect("a path")], Some(&certificate));
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let latest = run(&["latest", "--json"], Some(&certificate));
+    assert!(
+        text(&latest.stdout).contains("temperature"),
+        "{}",
+        text(&latest.stderr)
+    );
+    let refused = run(&["latest"], None);
+    assert!(
+        !refused.status.success() && text(&refused.stderr).contains("--ca"),
+        "{}",
+        text(&refused.stderr)
+    );
+    // A request in clear text is told what is wrong.
+    let mut clear = secured.connect();
+    clear
+        .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .expect("sent");
+    let mut response = String::new();
+    clear.read_to_string(&mut response).expect("a response");
+    assert!(
+        response.starts_with("HTTP/1.1 400") && response.ends_with("Use an address of https://.\n"),
+        "{response}"
+    );
+    // Silent clients, and those with an invalid handshake, are disconnected.
+    for sent in [
+        &b""[..],
+        b"\x16",
+        b"\x16\x03\x01\x00\x05hello and more",
+        b"\x16\x03\x01\xff\xff\0\0",
+    ] {
+        let mut stream = secured.connect();
+        stream.write_all(sent).expect("sent");
+        let mut rest = Vec::new();
+        let began = Instant::now();
+        // The connection may be reset.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(began.elapsed() < PATIENCE, "{sent:?} was not disconnected");
+        assert!(rest.len() < 100, "{sent:?} was answered");
+    }
+    let (response, _) =
+        get(secured.address, &client(&trusted, rustls::ALL_VERSIONS), "/ready").expect("a response");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    // A handshake that does not end does not delay the shutdown.
+    let _silent = [secured.connect(), secured.connect()];
+    secured.server.signal(Signal::TERM);
+    let (status, took, said) = secured.server.end();
+    assert!(
+        status.success() && took < Duration::from_secs(20),
+        "{took:?} {said}"
+    );
+}
+
+#[test]
+fn a_certificate_is_replaced_without_a_failed_request() {
+    let mut secured = Secured::start();
+    let next = certificate(secured.folder.path(), "next");
+    let other = certificate(secured.folder.path(), "other");
+    let old = read_certificate(&secured.certificate_file());
+    let new = read_certificate(&next.join("tideline.crt"));
+    let client = client(&[old.clone(), new.clone()], rustls::ALL_VERSIONS);
+    let (is_done, served) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (address, folder) = (secured.address, secured.folder.path().to_owned());
+    let replace = |from: &Path, name: &str| {
+        let staged = folder.join(format!("staged-{name}"));
+        fs::copy(from.join(name), &staged).expect("a copy");
+        fs::rename(&staged, folder.join("tls").join(name)).expect("a new file");
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let (response, shown) = get(address, &client, "/health").expect("no request fails");
+                    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+                    assert!(shown == old || shown == new);
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        // A key of another certificate changes nothing.
+        replace(&other, "tideline.key");
+        secured
+            .server
+            .wait_for(|line| line.contains("the changed certificate is refused"));
+        assert_eq!(get(address, &client, "/health").expect("a response").1, old);
+        replace(&next, "tideline.key");
+        replace(&next, "tideline.crt");
+        secured
+            .server
+            .wait_for(|line| line.contains("the changed certificate is in use"));
+        let before = served.load(Ordering::Relaxed);
+        while served.load(Ordering::Relaxed) < before + 20 {
+            assert_eq!(get(address, &client, "/health").expect("a response").1, new);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = certificate(folder.path(), "tls");
+    let (crt, key) = (made.join("tideline.crt"), made.join("tideline.key"));
+    let refused = |certificate: &Path, key: &Path| {
+        let (status, _, said) = serve(folder.path(), certificate, key).end();
+        assert!(!status.success(), "{said}");
+        said
+    };
+    let other = certificate(folder.path(), "other");
+    let said = refused(&crt, &other.join("tideline.key"));
+    assert!(said.contains("cannot be used together"), "{said}");
+    let said = refused(&key, &key);
+    assert!(said.contains("there is no certificate"), "{said}");
+    let no_key = folder.path().join("no-key");
+    fs::copy(&crt, &no_key).expect("a copy");
+    fs::set_permissions(&no_key, fs::Permissions::from_mode(0o600)).expect("a mode");
+    let said = refused(&crt, &no_key);
+    assert!(said.contains("no valid private key"), "{said}");
+    let said = refused(&crt, &folder.path().join("missing"));
+    assert!(said.contains("missing"), "{said}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("a mode");
+    let said = refused(&crt, &key);
+    assert!(said.contains("every user can read this file"), "{said}");
+    // One without the other.
+    let mut command = tideline(&["config", "check"]);
+    command.env("TIDELINE__HTTP__TLS_CERTIFICATE_FILE", &crt);
+    let checked = output(command);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(
+        text(&checked.stderr).contains("needs http.tls_key_file"),
+        "{}",
+        text(&checked.stderr)
+    );
+    // Files are not replaced, and invalid names are refused.
+    let mut again = tideline(&["tls", "self-signed", "--out"]);
+    again.arg(&made);
+    assert!(!output(again).status.success());
+    let mut wrong = tideline(&["tls", "self-signed", "--name", "ü", "--out"]);
+    wrong.arg(folder.path().join("wrong"));
+    assert_eq!(output(wrong).status.code(), Some(2));
+    assert!(!folder.path().join("wrong").exists());
+}
