@@ -258,16 +258,17 @@ impl CatalogReader<'_> {
 
     /// Returns true if a visible timeline has an attribute with this key. The reader of a subset visits its timelines.
     pub fn has_attribute_key(&self, key: &str) -> bool {
-        match &self.members {
-            None => {
-                let symbol = self.state.symbols.get(key);
-                symbol.is_some_and(|key| self.state.edits.types.has(key))
-            }
-            Some(members) => {
-                let mut members = members.visible.iter();
-                members.any(|ordinal| self.state.attribute(Ordinal(ordinal), key).is_some())
-            }
-        }
+        let symbol = self.state.symbols.get(key);
+        let Some(key) = symbol.filter(|key| self.state.edits.types.has(*key)) else {
+            return false;
+        };
+        self.members.as_ref().is_none_or(|members| {
+            let mut edited = members
+                .visible
+                .iter()
+                .filter_map(|ordinal| self.state.edits.of(Ordinal(ordinal)));
+            edited.any(|edited| edited.attributes.get(key).is_some())
+        })
     }
 
     /// Iterates over all measurements and their timeline counts in byte order.

@@ -34,6 +34,8 @@ pub(crate) struct Members {
     changes: u64,
     /// Number of the last edit that was followed.
     edits: u64,
+    /// False while added or edited timelines wait for their test.
+    is_complete: bool,
 }
 
 impl CatalogSubset {
@@ -66,7 +68,7 @@ impl CatalogSubset {
 
 impl Members {
     fn is_current(&self, state: &State) -> bool {
-        self.changes == state.changes && self.edits == state.edits.newest()
+        self.is_complete && self.changes == state.changes && self.edits == state.edits.newest()
     }
 
     /// Follows the changes of the catalog. Returns false if untested timelines are left after [`TESTED_GROUP`] tests.
@@ -94,11 +96,9 @@ impl Members {
                 (true, true) | (false, false) => {}
             }
         }
-        let is_all = untested.next().is_none();
-        if is_all {
-            self.changes = state.changes;
-        }
-        is_all
+        self.changes = state.changes;
+        self.is_complete = untested.next().is_none();
+        self.is_complete
     }
 
     fn add(&mut self, state: &State, ordinal: u32) {
@@ -258,5 +258,16 @@ mod tests {
             u64::from(count.div_ceil(2))
         );
         assert_eq!(reader.timelines_with_tag("team", "y"), 0);
+        drop(reader);
+        // Many edits, without a new timeline.
+        let moved = BTreeMap::from([("team".to_owned(), Some(AttributeValue::Text("x".to_owned())))]);
+        let journal = Journal::default();
+        for group in ordinals.chunks(1_000) {
+            let edited = catalog.set_attributes_of(group, &moved, &journal.commit());
+            assert!(edited.expect("edited").iter().all(Result::is_ok));
+        }
+        let reader = subset.reader(&catalog, &is_member);
+        assert_eq!(reader.visible().len(), u64::from(count));
+        assert!(reader.has_attribute_key("team") && !reader.has_attribute_key("rack"));
     }
 }

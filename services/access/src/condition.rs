@@ -127,6 +127,11 @@ impl TimelineCondition {
         self.0.matcher.matches(timeline)
     }
 
+    /// Returns true if the condition tests attributes.
+    pub fn tests_attributes(&self) -> bool {
+        !self.0.attributes.is_empty()
+    }
+
     /// Returns true if the condition tests the attribute with this key. A restricted token may not change it, because the
     /// change could move a timeline out of its own condition or into that of another token.
     pub fn tests_attribute(&self, key: &str) -> bool {

@@ -227,6 +227,7 @@ impl GuardedStream {
         header_timeout: Duration,
         read_rate: MinimumReadRate,
     ) -> Self {
+        let head_deadline = Some(busy.0.opened + header_timeout);
         Self {
             stream,
             busy,
@@ -240,7 +241,7 @@ impl GuardedStream {
             },
             heads: 0,
             has_begun: false,
-            head_deadline: Some(Instant::now() + header_timeout),
+            head_deadline,
             head_timer: None,
         }
     }

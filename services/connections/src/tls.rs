@@ -13,7 +13,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -24,6 +24,9 @@ const HANDSHAKE: u8 = 0x16;
 const CLEAR_TEXT: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 59\r\n\
     connection: close\r\n\r\nThis server speaks HTTPS here. Use an address of https://.\n";
+
+/// Number of bytes of a request in clear text that are read and discarded.
+const CLEAR_TEXT_BYTES_MAX: u64 = 64 << 10;
 
 /// Certificate and key of a listener. Clones share them.
 #[derive(Clone)]
@@ -73,6 +76,9 @@ impl Tls {
         if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
             stream.write_all(CLEAR_TEXT).await?;
             stream.shutdown().await?;
+            // A socket that is closed with unread bytes is reset, and the client may lose the response.
+            let mut rest = stream.take(CLEAR_TEXT_BYTES_MAX);
+            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "a request in clear text",

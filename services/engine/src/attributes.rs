@@ -83,12 +83,19 @@ impl Engine {
         progress: &mut AttributesChanged,
     ) -> Result<()> {
         let _timelines_stay = self.keep_timelines(table)?;
+        let all = group.len();
         let open: Vec<Ordinal> = {
-            let reader = table.catalog.reader();
+            let reader = table.reader();
+            // A restricted handle may have lost timelines since the selection.
+            let visible =
+                |ordinal: &&Ordinal| table.restriction.is_none() || reader.visible().contains(ordinal.0);
+            let group: Vec<Ordinal> = group.iter().filter(visible).copied().collect();
+            progress.gone += (all - group.len()) as u64;
             let is_open = |ordinal: &Ordinal| !is_done(&reader, *ordinal, changes);
-            group.iter().copied().filter(is_open).collect()
+            let open: Vec<Ordinal> = group.iter().copied().filter(is_open).collect();
+            progress.unchanged += (group.len() - open.len()) as u64;
+            open
         };
-        progress.unchanged += (group.len() - open.len()) as u64;
         let commit = |entry| self.commit_change(entry);
         let edited = table.catalog.set_attributes_of(&open, changes, &commit)?;
         for outcome in edited {
@@ -97,7 +104,8 @@ impl Engine {
                 Err(CatalogError::UnknownTimeline(_)) => progress.gone += 1,
                 Err(error) => {
                     progress.refused += 1;
-                    progress.first_refusal.get_or_insert_with(|| error.to_string());
+                    let shown = || table.shown_error(error).to_string();
+                    progress.first_refusal.get_or_insert_with(shown);
                 }
             }
         }

@@ -199,7 +199,8 @@ impl Engine {
         let _timelines_stay = self.keep_timelines(table)?;
         let ordinal = self.visible(table, id)?;
         let commit = |entry| self.commit_change(entry);
-        table.catalog.set_attributes(ordinal, changes, &commit)?;
+        let edited = table.catalog.set_attributes(ordinal, changes, &commit);
+        edited.map_err(|error| table.shown_error(error))?;
         self.index.notify();
         self.timeline(table, id)
     }
@@ -229,7 +230,7 @@ impl Engine {
     }
 
     /// Stores type, help and unit of metrics. The metadata is durable on return. Returns the number of metrics omitted
-    /// because of limits or invalid names.
+    /// because of limits or invalid names, or because a restricted handle has no series of them.
     ///
     /// Known metadata costs no write. A sender with contradictory metadata causes at most one write per metric and
     /// minute.
@@ -240,7 +241,16 @@ impl Engine {
     pub fn put_metadata(&self, table: &Table, metrics: &[MetricMetadata]) -> Result<usize> {
         let _table_stays = self.keep_timelines(table)?;
         let commit = |entry| self.commit_change(entry);
-        Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?)
+        if table.restriction.is_none() {
+            return Ok(table.catalog.put_metadata(metrics, self.now(), &commit)?);
+        }
+        let visible: Vec<MetricMetadata> = {
+            let reader = table.reader();
+            let visible = metrics.iter().filter(|metric| has_series(&reader, metric));
+            visible.cloned().collect()
+        };
+        let omitted = table.catalog.put_metadata(&visible, self.now(), &commit)?;
+        Ok(metrics.len() - visible.len() + omitted)
     }
 
     /// Returns the known type, help and unit of all metrics, sorted by name. Of a table that is restricted to some
@@ -249,10 +259,7 @@ impl Engine {
         let mut all = table.catalog.metadata().all();
         if table.restriction.is_some() {
             let reader = table.reader();
-            all.retain(|metric| {
-                let mut series = SERIES_OF_METRICS.iter();
-                series.any(|suffix| reader.has_measurement(&format!("{}{suffix}", metric.name)))
-            });
+            all.retain(|metric| has_series(&reader, metric));
         }
         all
     }
@@ -354,6 +361,12 @@ impl Table {
     pub(crate) fn describe(&self, ordinal: Ordinal) -> Option<Timeline> {
         describe(&self.reader(), ordinal)
     }
+}
+
+/// Returns true if a visible timeline can be a series of the metric.
+fn has_series(reader: &CatalogReader<'_>, metric: &MetricMetadata) -> bool {
+    let mut series = SERIES_OF_METRICS.iter();
+    series.any(|suffix| reader.has_measurement(&format!("{}{suffix}", metric.name)))
 }
 
 fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {

@@ -8,7 +8,7 @@
 //! The fields of a measurement belong to the measurement: they are visible with it, whichever timeline has brought them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tideline_access::TimelineCondition;
@@ -16,7 +16,7 @@ use tideline_condition::{Condition, Record, Subject, ValueRef};
 use tideline_model::{FieldId, Identity, Ordinal, TimelineId};
 use tideline_search_index::TimelineRecord;
 use tideline_series_store::FieldInfo;
-use tideline_timeline_catalog::{AttributeChanges, CatalogReader, CatalogSubset, Entry};
+use tideline_timeline_catalog::{AttributeChanges, CatalogError, CatalogReader, CatalogSubset, Entry};
 
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
@@ -28,7 +28,8 @@ const SUBSETS_MAX: usize = 32;
 #[derive(Debug, Clone)]
 pub(crate) struct Restriction {
     pub(crate) condition: TimelineCondition,
-    subset: Arc<CatalogSubset>,
+    /// Set by the first read: writes need no subset, and would displace those of readers.
+    subset: OnceLock<Arc<CatalogSubset>>,
 }
 
 /// Timelines of recently used conditions of a table, the last used one first.
@@ -56,9 +57,16 @@ impl Table {
     pub(crate) fn restricted(mut self, condition: &TimelineCondition) -> Self {
         self.restriction = Some(Restriction {
             condition: condition.clone(),
-            subset: self.activity.subsets.of(condition),
+            subset: OnceLock::new(),
         });
         self
+    }
+
+    /// Returns the condition to which the handle is restricted; `None` for a handle of all timelines.
+    pub fn condition(&self) -> Option<&TimelineCondition> {
+        self.restriction
+            .as_ref()
+            .map(|restriction| &restriction.condition)
     }
 
     /// Locks the catalog for a batch of lookups of the timelines that this handle may use; see [`CatalogReader`] for its
@@ -68,6 +76,7 @@ impl Table {
         match &self.restriction {
             None => self.catalog.reader(),
             Some(Restriction { condition, subset }) => {
+                let subset = subset.get_or_init(|| self.activity.subsets.of(condition));
                 subset.reader(&self.catalog, &|entry| condition.matches(&record(entry)))
             }
         }
@@ -114,12 +123,15 @@ impl Table {
     }
 
     /// Returns true if the removal of a timeline may be told: the handle is not restricted, or the timeline matches by its
-    /// measurement and tags. `reader` is one of all timelines.
+    /// measurement and tags. If the condition tests attributes, which a removed timeline has no more, no removal is told.
+    /// `reader` is one of all timelines.
     pub(crate) fn may_tell(&self, reader: &CatalogReader<'_>, id: TimelineId) -> bool {
         let Some(restriction) = &self.restriction else {
             return true;
         };
-        let known = reader.known_by_id(id);
+        let known = reader
+            .known_by_id(id)
+            .filter(|_| !restriction.condition.tests_attributes());
         known.is_some_and(|ordinal| restriction.has(reader, ordinal))
     }
 
@@ -135,6 +147,18 @@ impl Table {
                     condition.clone(),
                 ]))
             }
+        }
+    }
+
+    /// Returns an error of the catalog without what a restricted handle may not know: the number of other timelines.
+    pub(crate) fn shown_error(&self, error: CatalogError) -> EngineError {
+        match error {
+            CatalogError::MixedAttribute { key, has, given, .. } if self.restriction.is_some() => {
+                EngineError::Invalid(format!(
+                    "attribute {key:?} has the type {has} in this table, so it cannot be a {given}"
+                ))
+            }
+            error => error.into(),
         }
     }
 

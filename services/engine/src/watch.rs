@@ -11,7 +11,8 @@
 //!
 //! A delete is reported with the ids of its timelines that match the condition. Timelines that are already removed
 //! cannot be matched any more, so their ids are always reported. For a table that is restricted to some timelines, removed
-//! ones are tested by what is still known of them: measurement and tags.
+//! ones are tested by what is still known of them: measurement and tags. If the restriction tests attributes, they are not
+//! reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
+use tideline_access::TimelineCondition;
 use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
 use tideline_condition::operators::In;
 use tideline_condition::{Condition, Literal, Matcher, Subject};
@@ -267,9 +269,15 @@ impl Watcher {
         self.cursor.table
     }
 
-    /// Returns the request, with the condition of a restricted table. Watchers with equal requests return equal events.
+    /// Returns the request, with the condition of a restricted table. Watchers with equal requests and equal
+    /// [restrictions](Self::restriction) return equal events.
     pub fn request(&self) -> &WatchRequest {
         &self.request
+    }
+
+    /// Returns the condition to which the table is restricted; `None` for all timelines.
+    pub fn restriction(&self) -> Option<&TimelineCondition> {
+        self.table.condition()
     }
 
     /// Returns the current cursor.

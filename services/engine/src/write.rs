@@ -180,7 +180,15 @@ impl Engine {
         table: &Table,
         request: &IdempotentRequest,
     ) -> Result<(RunningRequest<'_>, Option<Bytes>)> {
-        let (id, key) = (table.points.id(), request_key(&request.key)?);
+        let id = table.points.id();
+        // Tokens with different restrictions have keys of their own.
+        let key = match table.condition() {
+            None => request_key(&request.key)?,
+            Some(condition) => {
+                let restricted = [&request_key(&request.key)?[..], condition.as_json().as_bytes()];
+                xxh3_128(&restricted.concat()).to_be_bytes()
+            }
+        };
         let earlier = {
             let mut running = self.running_requests.lock();
             if running.contains(&(id, key)) {
@@ -243,15 +251,21 @@ impl Engine {
             rejects,
             repeated: false,
         };
-        // Without points, only the outcome of a request is left to commit. If some of its lines may be stored later,
-        // the request is not completed and its outcome is not stored.
-        if points == 0 && (options.request.is_none() || outcome.retryable > 0) {
+        // Without points, only the outcome of a request is left to commit. If some of its lines may be stored later, also with
+        // another token, the request is not completed and its outcome is not stored.
+        if points == 0
+            && (options.request.is_none() || outcome.retryable > 0 || has_lines_of_others(&outcome))
+        {
             return Ok(outcome);
         }
-        // A request with lines that wait for the clock is not completed either. Its other lines have timestamps and are
-        // safe to repeat.
+        // A request with lines that wait for the clock, or for another token, is not completed either. Its other lines have
+        // timestamps and are safe to repeat.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
-        let request = options.request.as_ref().filter(|_| !waits_for_clock);
+        let waits_for_token = has_lines_of_others(&outcome);
+        let request = options
+            .request
+            .as_ref()
+            .filter(|_| !waits_for_clock && !waits_for_token);
         let mut request = request.map(|request| RequestRecord {
             key: request.key,
             outcome: outcome.remember(request.digest),
@@ -462,6 +476,12 @@ fn request_key(key: &str) -> Result<[u8; 16]> {
         });
     }
     Ok(xxh3_128(key.as_bytes()).to_be_bytes())
+}
+
+/// Returns true if lines were rejected because of the restriction of the token.
+fn has_lines_of_others(outcome: &WriteOutcome) -> bool {
+    let mut rejects = outcome.rejects.iter();
+    rejects.any(|reject| matches!(reject.reason, RejectReason::OutsideOfToken(_)))
 }
 
 /// Counts the lines that may be stored later.

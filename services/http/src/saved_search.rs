@@ -124,6 +124,16 @@ impl<'a> Expansion<'a> {
     }
 
     fn spell_out(&mut self, name: String) -> Result<Condition> {
+        // Suggestions and errors would tell of its condition.
+        if let Some(condition) = self.table.condition() {
+            return Err(Failure::new(
+                ErrorCode::Forbidden,
+                format!(
+                    "a token that is restricted to timelines, here with {condition}, cannot use saved searches; repeat the \
+                     condition"
+                ),
+            ));
+        }
         if self.within.contains(&name) {
             let path = self.within.join(" → ");
             return Err(Failure::invalid(format!(

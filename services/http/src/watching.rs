@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use tideline_access::TimelineCondition;
 use tideline_engine::Engine;
 use tideline_engine::model::{SequenceNumber, TableId};
 use tideline_engine::runtime::{MemoryAccount, background};
@@ -66,6 +67,8 @@ pub(crate) struct WatchGroup {
     table: TableId,
     /// Request without a cursor.
     request: WatchRequest,
+    /// Condition to which the tokens of the watches are restricted.
+    restriction: Option<TimelineCondition>,
     text: EventText,
     steps: Arc<SharedSteps<WatchCursor>>,
 }
@@ -118,16 +121,22 @@ impl Watching {
             from: None,
             ..watcher.request().clone()
         };
+        let restriction = watcher.restriction().cloned();
         let mut groups = self.groups.lock();
         groups.retain(|group| group.strong_count() > 0);
-        let same =
-            |group: &Arc<WatchGroup>| group.table == table && group.text == text && group.request == request;
+        let same = |group: &Arc<WatchGroup>| {
+            group.table == table
+                && group.text == text
+                && group.request == request
+                && group.restriction == restriction
+        };
         if let Some(group) = groups.iter().filter_map(Weak::upgrade).find(same) {
             return group;
         }
         let group = Arc::new(WatchGroup {
             table,
             request,
+            restriction,
             text,
             steps: Arc::default(),
         });

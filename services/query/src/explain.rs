@@ -80,14 +80,19 @@ pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanati
         Shape::Aggregate(shape) => aggregate::explain(context, query, shape)?,
     };
     plan.is_cold = context.is_cold();
-    let tiers = Tier::ALL.map(|tier| estimate(context, query, tier, plan.timelines));
+    // The estimates are derived from the segments of all timelines.
+    let has_all = context.table.condition().is_none();
+    let tiers = Tier::ALL.map(|tier| match has_all {
+        true => estimate(context, query, tier, plan.timelines),
+        false => Estimate::default(),
+    });
     let unsealed = match query.tier {
-        None | Some(Tier::Hot) => {
+        None | Some(Tier::Hot) if has_all => {
             let table = context.table.points().id();
             let range = context.snapshot.visible(table, query.range);
             context.snapshot.unsealed(table, &timelines, range)?
         }
-        Some(Tier::Cold | Tier::Archive) => UnsealedEstimate::default(),
+        _ => UnsealedEstimate::default(),
     };
     Ok(Explanation {
         plan,

@@ -50,6 +50,10 @@ impl Querier {
         if self.engine().store().backend().capabilities().requests_in_flight > 1 {
             return None;
         }
+        // The first look-up of a restricted handle may test many timelines.
+        if table.condition().is_some() {
+            return None;
+        }
         let is_streamed = match &query.shape {
             Shape::Rows(Rows {
                 sort, sample, limit, ..

@@ -537,6 +537,18 @@ fn no_operation_tells_of_other_timelines() {
             "{path}: {found}"
         );
     }
+    // A saved search would tell of its condition by suggestions.
+    for name in [HIDDEN, "missing"] {
+        let saved = json!({"where": {"saved": name}}).to_string();
+        let refused = ask(
+            &server,
+            reader,
+            "POST",
+            &format!("{default}/timelines/search"),
+            &saved,
+        );
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
     // SQL is for rows, which have no timelines.
     let sql = ask(
         &server,
@@ -633,6 +645,52 @@ fn a_restricted_writer_changes_its_timelines_only() {
         );
     }
     assert_eq!(total(), before + 4, "up, and up and push_time_seconds of the job");
+    // A key of a request that another token has used is free, and a refused request is not completed: with a token that
+    // may write its lines, the same request stores them.
+    let keyed = |token: &str| {
+        let authorization = bearer(token);
+        let headers = [
+            ("authorization", &*authorization),
+            ("content-type", "text/plain"),
+            ("idempotency-key", "a"),
+        ];
+        server
+            .send(
+                "POST",
+                &format!("{default}/points"),
+                &headers,
+                b"keyed,host=web-7 f=1 1795176000000000000",
+            )
+            .status
+    };
+    assert_eq!(
+        [keyed(&writer), keyed(&writer), keyed(ROOT), keyed(&writer)],
+        [422, 422, 200, 422]
+    );
+    let by_host = restricted(&server, "writer", &json!({"tag": "host", "prefix": "web-"}));
+    assert_eq!(keyed(&by_host), 200);
+    ask(
+        &server,
+        ROOT,
+        "POST",
+        &format!("{default}/timelines/delete"),
+        r#"{"timelines": {"where": {"property": "measurement", "equals": "keyed"}}}"#,
+    )
+    .expect(200);
+    // Metadata of metrics without own series is not stored, and types of attributes are told without counts.
+    send(
+        "/api/v1/import/prometheus",
+        &format!("# HELP {HIDDEN}_total other\n# TYPE {HIDDEN}_total gauge\nup{{host=\"web-1\"}} 1\n"),
+    );
+    let metadata = ask(
+        &server,
+        &reader,
+        "GET",
+        &format!("/api/v1/metadata?metric={HIDDEN}_total"),
+        "",
+    )
+    .expect(200);
+    assert!(!metadata.to_string().contains("other"), "{metadata}");
     // Single timelines of others are unknown.
     let all = ask(
         &server,
@@ -662,6 +720,18 @@ fn a_restricted_writer_changes_its_timelines_only() {
         .status
     };
     assert_eq!(attributes(&own, r#"{"rack": "a"}"#), 200);
+    let mixed = ask(
+        &server,
+        &writer,
+        "PATCH",
+        &format!("{default}/timelines/{own}/attributes"),
+        &json!({HIDDEN: 1}).to_string(),
+    );
+    assert!(
+        mixed.status == 400 && !mixed.text().contains("timelines"),
+        "{}",
+        mixed.text()
+    );
     assert_eq!(attributes(&other, r#"{"rack": "a"}"#), 404);
     assert_eq!(
         ask(
