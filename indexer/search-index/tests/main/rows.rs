@@ -489,6 +489,8 @@ proptest! {
                     committed = rows.clone();
                 }
                 Change::Reopen => {
+                    // Merges end with a process; here they would replace files while the index is opened again.
+                    index.release_writer().expect("merges end");
                     drop(index);
                     let (opened, position) = open();
                     prop_assert_eq!(position.map_or(0, |position| position.end), commits);
