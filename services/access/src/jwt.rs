@@ -238,24 +238,16 @@ impl JwtVerifier {
             });
         let models = models.collect::<Result<Vec<_>, _>>()?;
         let invalid = |error: ScopeError| JwtError::Claims(error.to_string());
-        let mut scope = Scope::new(tables, models).map_err(invalid)?;
         let conditions = restriction(&settings.timelines_claim, spaced_texts)?;
-        if !conditions.is_empty() {
-            let condition = TimelineCondition::parse_all(&conditions).map_err(ScopeError::from);
-            scope = condition
-                .and_then(|condition| scope.with_condition(condition))
-                .map_err(invalid)?;
-        }
-        if is_admin && !scope.is_everything() {
-            return Err(JwtError::Claims(
-                "the role admin cannot be restricted to tables, models or timelines".to_owned(),
-            ));
-        }
-        if roles.contains(&Role::Operator) && scope.condition().is_some() {
-            return Err(JwtError::Claims(
-                "the role operator cannot be restricted to timelines".to_owned(),
-            ));
-        }
+        let condition = match conditions.is_empty() {
+            true => None,
+            false => Some(TimelineCondition::parse_all(&conditions).map_err(|error| invalid(error.into()))?),
+        };
+        let scope = Scope::new(tables, models).and_then(|scope| scope.with_condition(condition));
+        let scope = scope.map_err(invalid)?;
+        scope
+            .check_roles(&roles)
+            .map_err(|reason| JwtError::Claims(reason.to_owned()))?;
         Ok(Principal::new(&format!("jwt:{name}"), roles, scope))
     }
 }

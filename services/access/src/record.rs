@@ -73,8 +73,7 @@ impl TokenRecord {
         });
     }
 
-    /// Checks that a name can be shown in lists and logs, that there is a role, and that the roles can have the scope: an
-    /// admin can create tokens, also one without a scope, and an operator manages whole tables.
+    /// Checks that a name can be shown in lists and logs, that there is a role, and that the roles can have the scope.
     ///
     /// # Errors
     ///
@@ -89,21 +88,7 @@ impl TokenRecord {
         if self.roles.is_empty() {
             return Err("a token needs a role: reader, writer, operator or admin".to_owned());
         }
-        if self.roles.contains(&Role::Admin) && !self.scope.is_everything() {
-            return Err(
-                "the role admin cannot be restricted to tables, models or timelines, because an admin can create other \
-                 tokens"
-                    .to_owned(),
-            );
-        }
-        if self.roles.contains(&Role::Operator) && self.scope.condition().is_some() {
-            return Err(
-                "the role operator cannot be restricted to timelines, because policies and jobs apply to all timelines of \
-                 a table"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+        self.scope.check_roles(&self.roles).map_err(str::to_owned)
     }
 }
 
@@ -170,7 +155,7 @@ mod tests {
         let condition = |token: &mut TokenRecord| {
             let condition = TimelineCondition::parse("team=x").expect("valid");
             let scope = std::mem::take(&mut token.scope);
-            token.scope = scope.with_condition(condition).expect("valid");
+            token.scope = scope.with_condition(Some(condition)).expect("valid");
         };
         let mut of_timelines = record();
         condition(&mut of_timelines);

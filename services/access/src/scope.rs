@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::{TableModel, TableName};
+use tideline_model::{Role, TableModel, TableName};
 
 use crate::condition::{TimelineCondition, TimelineConditionError};
 
@@ -116,18 +116,43 @@ impl Scope {
         })
     }
 
-    /// Restricts the scope to timelines that match a condition, and to tables of the model series.
+    /// Restricts the scope to timelines that match a condition, and to tables of the model series; `None` changes nothing.
     ///
     /// # Errors
     ///
     /// [`ScopeError::OtherModel`] if the scope is restricted to models other than series.
-    pub fn with_condition(mut self, condition: TimelineCondition) -> Result<Self, ScopeError> {
+    pub fn with_condition(mut self, condition: Option<TimelineCondition>) -> Result<Self, ScopeError> {
+        if condition.is_none() {
+            return Ok(self);
+        }
         if let Some(other) = self.models.iter().find(|model| **model != TableModel::Series) {
             return Err(ScopeError::OtherModel(*other));
         }
         self.models = vec![TableModel::Series];
-        self.condition = Some(condition);
+        self.condition = condition;
         Ok(self)
+    }
+
+    /// Checks that a principal with these roles can have the scope: an admin can create tokens, also one without a scope,
+    /// and an operator manages whole tables.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason as a sentence for the creator of the token.
+    pub fn check_roles(&self, roles: &[Role]) -> Result<(), &'static str> {
+        if roles.contains(&Role::Admin) && !self.is_everything() {
+            return Err(
+                "the role admin cannot be restricted to tables, models or timelines, because an admin can create other \
+                 tokens",
+            );
+        }
+        if roles.contains(&Role::Operator) && self.condition.is_some() {
+            return Err(
+                "the role operator cannot be restricted to timelines, because policies and jobs apply to all timelines of \
+                 a table",
+            );
+        }
+        Ok(())
     }
 
     /// Returns the condition on timelines; `None` for all timelines.
@@ -268,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_condition_restricts_to_the_model_series() {
-        let condition = || TimelineCondition::parse("team=x").expect("valid");
+        let condition = || Some(TimelineCondition::parse("team=x").expect("valid"));
         let scope = Scope::default().with_condition(condition()).expect("valid");
         assert!(!scope.is_everything() && !scope.covers("*"));
         assert!(scope.has_model(TableModel::Series) && !scope.has_model(TableModel::Wide));

@@ -5,7 +5,7 @@
 use roaring::RoaringBitmap;
 use tideline_model::Ordinal;
 use tideline_timeline_catalog::editing::EDIT_TIMELINES_MAX;
-use tideline_timeline_catalog::{AttributeChanges, AttributeValue, CatalogError, CatalogReader};
+use tideline_timeline_catalog::{AttributeChanges, AttributeValue, CatalogError, Entry};
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -83,19 +83,18 @@ impl Engine {
         progress: &mut AttributesChanged,
     ) -> Result<()> {
         let _timelines_stay = self.keep_timelines(table)?;
-        let all = group.len();
-        let open: Vec<Ordinal> = {
+        let mut open = Vec::with_capacity(group.len());
+        {
             let reader = table.reader();
-            // A restricted handle may have lost timelines since the selection.
-            let visible =
-                |ordinal: &&Ordinal| table.restriction.is_none() || reader.visible().contains(ordinal.0);
-            let group: Vec<Ordinal> = group.iter().filter(visible).copied().collect();
-            progress.gone += (all - group.len()) as u64;
-            let is_open = |ordinal: &Ordinal| !is_done(&reader, *ordinal, changes);
-            let open: Vec<Ordinal> = group.iter().copied().filter(is_open).collect();
-            progress.unchanged += (group.len() - open.len()) as u64;
-            open
-        };
+            for ordinal in group {
+                match reader.entry(*ordinal) {
+                    // Removed since the selection, or lost by a restricted handle.
+                    None => progress.gone += 1,
+                    Some(entry) if is_done(&entry, changes) => progress.unchanged += 1,
+                    Some(_) => open.push(*ordinal),
+                }
+            }
+        }
         let commit = |entry| self.commit_change(entry);
         let edited = table.catalog.set_attributes_of(&open, changes, &commit)?;
         for outcome in edited {
@@ -114,10 +113,7 @@ impl Engine {
 }
 
 /// Returns true if a timeline already has all attributes to set and none of the attributes to remove.
-fn is_done(reader: &CatalogReader<'_>, ordinal: Ordinal, changes: &AttributeChanges) -> bool {
-    let Some(entry) = reader.entry(ordinal) else {
-        return false;
-    };
+fn is_done(entry: &Entry<'_>, changes: &AttributeChanges) -> bool {
     changes.iter().all(|(key, value)| {
         let has = entry.attribute(key).map(|value| value.to_value());
         has == *value

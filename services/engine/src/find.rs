@@ -2,6 +2,7 @@
 //!
 //! The index evaluates conditions; the store provides the times when each timeline was first and last seen.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
@@ -90,9 +91,12 @@ impl Engine {
     /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true. Returns a store
     /// error if spans of timelines cannot be read.
     pub fn find(&self, table: &Table, request: &FindRequest, stop: Stop<'_>) -> Result<TimelinePage> {
-        let narrowed = FindRequest {
-            condition: table.narrowed_silently(&request.condition).into_owned(),
-            ..request.clone()
+        let narrowed = match table.narrowed_silently(&request.condition) {
+            Cow::Borrowed(_) => Cow::Borrowed(request),
+            Cow::Owned(condition) => Cow::Owned(FindRequest {
+                condition,
+                ..request.clone()
+            }),
         };
         let page = self
             .index
@@ -133,9 +137,12 @@ impl Engine {
     ///
     /// Returns a search error if the request is invalid, exceeds a limit or `stop` returned true.
     pub fn facets(&self, table: &Table, request: &FacetRequest, stop: Stop<'_>) -> Result<FacetCounts> {
-        let narrowed = FacetRequest {
-            condition: table.narrowed(&request.condition).into_owned(),
-            ..request.clone()
+        let narrowed = match table.narrowed(&request.condition) {
+            Cow::Borrowed(_) => Cow::Borrowed(request),
+            Cow::Owned(condition) => Cow::Owned(FacetRequest {
+                condition,
+                ..request.clone()
+            }),
         };
         let facets = self
             .index

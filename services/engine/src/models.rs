@@ -5,8 +5,8 @@
 //! [`Engine::feed_table`]; each refuses tables of other models.
 //!
 //! A handle with an access refuses tables that its principal may not use, and restricts tables to the timelines that it
-//! may use. Functions of the engine that look up tables for
-//! their own work, such as the users of a feed table, call `known_table` and its siblings, which check nothing.
+//! may use. Functions of the engine that look up tables for their own work, such as the users of a feed table, call
+//! `known_table` and its siblings, which check nothing.
 
 use tideline_access::{Access, Action};
 use tideline_model::{TableId, TableModel};

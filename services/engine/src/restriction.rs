@@ -82,11 +82,6 @@ impl Table {
         }
     }
 
-    /// Returns the part of all timelines of the table that a number of timelines is, from 0 to 1.
-    pub fn share_of(&self, timelines: u64) -> f64 {
-        (timelines as f64 / self.catalog.len().max(1) as f64).min(1.0)
-    }
-
     /// Returns a field by its name; `None` if no measurement of the visible timelines has it.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         let schema = self.points.schema();

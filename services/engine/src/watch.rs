@@ -143,7 +143,6 @@ pub struct WatchedSeries {
 #[derive(Debug)]
 pub struct Watcher {
     table: Table,
-    /// Request with all conditions, also that of a restricted table.
     request: WatchRequest,
     matcher: Matcher,
     cursor: WatchCursor,
@@ -219,11 +218,9 @@ impl Engine {
     /// Returns [`EngineError::NoSuchTimeline`] for an unknown id, and a search error for a condition that is invalid
     /// or exceeds a limit. Returns [`EngineError::Invalid`] if the condition uses `first_seen` or `last_seen`, or the
     /// cursor belongs to another table.
-    pub fn watch(&self, table: &Table, mut request: WatchRequest) -> Result<Watcher> {
+    pub fn watch(&self, table: &Table, request: WatchRequest) -> Result<Watcher> {
         let condition = self.condition_of(table, &request.timelines)?;
         let matcher = self.compile(table, &condition, NEVER)?;
-        let narrowed = table.narrowed(&condition).into_owned();
-        request.timelines = TimelineSelector::Condition(narrowed);
         if matcher.needs_seen() {
             return Err(EngineError::Invalid(
                 "a watch cannot use first_seen or last_seen: every point changes them".into(),
@@ -269,8 +266,8 @@ impl Watcher {
         self.cursor.table
     }
 
-    /// Returns the request, with the condition of a restricted table. Watchers with equal requests and equal
-    /// [restrictions](Self::restriction) return equal events.
+    /// Returns the request. Watchers of a table with equal requests and equal [restrictions](Self::restriction) return equal
+    /// events.
     pub fn request(&self) -> &WatchRequest {
         &self.request
     }

@@ -132,10 +132,7 @@ impl Entry {
         });
         let expires = expires.transpose()?;
         let scope = Scope::new(self.tables, self.models);
-        let scope = match self.timelines {
-            None => scope,
-            Some(condition) => scope.and_then(|scope| scope.with_condition(condition)),
-        };
+        let scope = scope.and_then(|scope| scope.with_condition(self.timelines));
         let scope = scope.map_err(|error| format!("token {:?}: {error}", self.id))?;
         let secrets = self.sha256.into_iter();
         let record = TokenRecord {

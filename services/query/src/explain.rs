@@ -109,7 +109,8 @@ fn estimate(context: &Context<'_>, query: &PointQuery, tier: Tier, timelines: u6
         return estimate;
     }
     let range = context.snapshot.visible(context.table.points().id(), query.range);
-    let of_timelines = context.table.share_of(timelines);
+    let all = context.table.reader().visible().len().max(1);
+    let of_timelines = (timelines as f64 / all as f64).min(1.0);
     let table = context.table.points().id();
     for segment in context.snapshot.manifest().of_table(table) {
         if segment.tier != tier || !segment.range().overlaps(&range) {

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
             CliError::usage("the demo uses the embedded engine; use serve with --backend cassandra").into(),
         );
     }
-    if config.scheme() == "https" {
+    if config.tls.certificate_file.is_some() {
         return Err(
             CliError::usage("the demo has no TLS; remove http.tls_certificate_file, or use serve").into(),
         );

@@ -216,12 +216,10 @@ async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
 }
 
 fn scope(tables: Vec<String>, models: Vec<TableModel>, timelines: Option<Condition>) -> Result<Scope> {
-    let scope = Scope::new(tables, models).map_err(Failure::invalid)?;
-    let Some(Condition(condition)) = timelines else {
-        return Ok(scope);
-    };
-    let condition = TimelineCondition::new(condition).map_err(Failure::invalid)?;
-    scope.with_condition(condition).map_err(Failure::invalid)
+    let condition = timelines.map(|Condition(condition)| TimelineCondition::new(condition));
+    let condition = condition.transpose().map_err(Failure::invalid)?;
+    let scope = Scope::new(tables, models).and_then(|scope| scope.with_condition(condition));
+    scope.map_err(Failure::invalid)
 }
 
 fn timelines(scope: &Scope) -> Option<Condition> {

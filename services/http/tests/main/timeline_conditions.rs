@@ -3,7 +3,7 @@
 //! The main test compares each read of a restricted token with the same read of a table that has only the timelines that
 //! match, selected by a filter of the test itself. Conditions and timelines are random.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::access::{HIDDEN, ROOT, ask, bearer, create, is_wrong_role, start, token};
 use crate::client::{Response, Server};
 use crate::document::ExampleRequest;
+use crate::watches::read_until;
 
 /// Random numbers that depend only on the seed.
 struct Numbers(u64);
@@ -577,17 +578,11 @@ fn a_restricted_writer_changes_its_timelines_only() {
     let reader = token(&server, "reader", &[]);
     let default = "/v1/tables/default";
     let send = |path: &str, body: &str| ask(&server, &writer, "POST", path, body);
-    let total = || {
-        let all = ask(
-            &server,
-            &reader,
-            "GET",
-            &format!("{default}/timelines?limit=100"),
-            "",
-        )
-        .expect(200);
-        all["total"].as_u64().expect("a number")
+    let listed = || {
+        let path = format!("{default}/timelines?limit=100");
+        ask(&server, &reader, "GET", &path, "").expect(200)
     };
+    let total = || listed()["total"].as_u64().expect("a number");
     let before = total();
     // Its own lines are stored, the others are rejected: known timelines, and new ones, which are not registered.
     let lines = format!(
@@ -692,14 +687,7 @@ fn a_restricted_writer_changes_its_timelines_only() {
     .expect(200);
     assert!(!metadata.to_string().contains("other"), "{metadata}");
     // Single timelines of others are unknown.
-    let all = ask(
-        &server,
-        &reader,
-        "GET",
-        &format!("{default}/timelines?limit=100"),
-        "",
-    )
-    .expect(200);
+    let all = listed();
     let id_of = |host: &str| {
         let timelines = all["timelines"].as_array().expect("timelines");
         let found = timelines.iter().find(|timeline| timeline["tags"]["host"] == host);
@@ -809,18 +797,6 @@ fn watch(server: &Server, token: &str) -> TcpStream {
     stream.write_all(head.as_bytes()).expect("sent");
     read_until(&mut stream, "event: ready");
     stream
-}
-
-/// Reads until the text `wanted` is received.
-fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
-    let mut text = String::new();
-    let mut bytes = [0; 65_536];
-    while !text.contains(wanted) {
-        let count = stream.read(&mut bytes).expect("an event in time");
-        assert!(count > 0, "the watch ended: {text}");
-        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
-    }
-    text
 }
 
 #[test]

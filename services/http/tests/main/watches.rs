@@ -26,7 +26,7 @@ fn watch(server: &Server, request: &str) -> TcpStream {
 }
 
 /// Reads until the text `wanted` is received.
-fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
+pub(crate) fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
     let mut text = String::new();
     let mut bytes = [0; 65_536];
     while !text.contains(wanted) {
