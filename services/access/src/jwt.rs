@@ -445,6 +445,44 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_with_conditions_restricts_to_timelines() {
+        let provider = Provider::new();
+        let claimed = |conditions: Value, roles: &str| {
+            let with_claim = JwtSettings {
+                timelines_claim: Some("timelines".to_owned()),
+                ..settings()
+            };
+            let verifier = JwtVerifier::new(provider.jwks().to_string().as_bytes(), with_claim);
+            let mut claims = claims();
+            claims["access"]["roles"] = json!([roles]);
+            claims["timelines"] = conditions;
+            let verified = verifier
+                .expect("valid keys")
+                .verify(&provider.sign(&curve(), &claims), at(NOW));
+            verified.map(|verified| verified.principal.scope().condition().map(ToString::to_string))
+        };
+        // A text is one condition, also with spaces; of a list, all must hold.
+        assert_eq!(
+            claimed(json!("team=a b"), "reader"),
+            Ok(Some("team=a b".to_owned()))
+        );
+        let both = claimed(json!(["team=x", "host^=web"]), "writer").expect("accepted");
+        assert!(both.is_some_and(|both| both.contains("team") && both.contains("web")));
+        // A claim that is missing, empty or no condition, and roles for whole tables, are refused.
+        for conditions in [
+            Value::Null,
+            json!([]),
+            json!("nonsense"),
+            json!("team=~x"),
+            json!(7),
+        ] {
+            assert!(claimed(conditions.clone(), "reader").is_err(), "{conditions}");
+        }
+        assert!(claimed(json!("team=x"), "operator").is_err());
+        assert!(claimed(json!("team=x"), "admin").is_err());
+    }
+
+    #[test]
     fn claims_become_a_principal() {
         let provider = Provider::new();
         let verifier = provider.verifier();

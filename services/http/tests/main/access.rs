@@ -749,7 +749,10 @@ fn tokens_of_a_file_are_followed() {
     let sha256 = |token: &str| String::from(tideline_access::TokenHash::of(token));
     let (one, two) = ("secret-of-the-first-tool", "secret-of-the-second-tool");
     let first = json!({"id": "first", "roles": ["reader"], "tables": ["seen*"], "sha256": [sha256(one)]});
-    write(json!([first]), 0o644);
+    let narrow = "secret-of-a-restricted-tool";
+    let x = json!({"tag": "team", "equals": "x"});
+    let restricted = json!({"id": "narrow", "roles": ["reader"], "timelines": x, "sha256": [sha256(narrow)]});
+    write(json!([first, restricted]), 0o644);
     let server = Server::with(HttpSettings {
         hashes_file: Some(path.clone()),
         ..HttpSettings::default()
@@ -768,6 +771,8 @@ fn tokens_of_a_file_are_followed() {
     };
     assert_eq!((status(one), status(two)), (200, 401));
     assert!(is_out_of_scope(&ask(&server, one, "GET", "/v1/tables/other", "")));
+    let access = ask(&server, narrow, "GET", "/v1/access", "").expect(200);
+    assert_eq!(access["timelines"], x);
     // A file that is not valid, or that others can write, changes nothing.
     let second = json!({"id": "second", "roles": ["admin"], "sha256": [sha256(two)]});
     write(json!([first, second]), 0o666);
