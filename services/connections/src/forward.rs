@@ -1,9 +1,12 @@
 //! Forwarding of requests to another process that serves the same routes.
 //!
 //! Bodies pass through in both directions without being stored. A request is sent once: only its client can
-//! decide to repeat it.
+//! decide to repeat it. Requests carry the tokens of their clients, so a process with TLS must show a certificate of a
+//! trusted authority, for the name or address under which it is reached.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,9 +18,13 @@ use hyper::header::{
 };
 use hyper::http::uri::{Authority, Scheme};
 use hyper::{Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::RwLock;
+
+use crate::tls::{self, TlsError};
 
 /// Header of forwarded requests. A process that receives it forwards no further.
 pub const FORWARDED: HeaderName = HeaderName::from_static("tideline-forwarded");
@@ -36,26 +43,41 @@ const OF_CONNECTION: [HeaderName; 7] = [
 /// Longest time for a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Client that forwards requests. Clones share its connections.
-#[derive(Debug, Clone)]
-pub struct Forwarder {
-    client: Client<HttpConnector, Incoming>,
-}
+/// Beginning of the address of a process with TLS.
+pub const HTTPS: &str = "https://";
 
-impl Default for Forwarder {
-    fn default() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        connector.set_nodelay(true);
-        Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
-        }
-    }
+type HttpClient = Client<HttpsConnector<HttpConnector>, Incoming>;
+
+/// Client that forwards requests. Clones share its connections, and the authorities that it trusts.
+#[derive(Clone)]
+pub struct Forwarder {
+    client: Arc<RwLock<HttpClient>>,
 }
 
 impl Forwarder {
-    /// Sends a request to `target` (`host:port`), and returns the response. `peer` is the client of the request; it is
-    /// added to `X-Forwarded-For`.
+    /// Creates a client. `authorities` has the certificates (PEM) of the authorities of processes with TLS. A
+    /// certificate that no authority has signed is its own. `None`: no process with TLS is trusted.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if the text has no certificate, or an invalid one.
+    pub fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+        let client = Arc::new(RwLock::new(client(authorities)?));
+        Ok(Self { client })
+    }
+
+    /// Replaces the trusted authorities. Requests that were sent before are not interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`] if the text has no certificate, or an invalid one; then the previous ones stay.
+    pub fn trust(&self, authorities: &[u8]) -> Result<(), TlsError> {
+        *self.client.write() = client(Some(authorities))?;
+        Ok(())
+    }
+
+    /// Sends a request to `target` (`host:port`, or `https://host:port` with TLS), and returns the response. `peer` is
+    /// the client of the request; it is added to `X-Forwarded-For`.
     ///
     /// # Errors
     ///
@@ -81,23 +103,52 @@ impl Forwarder {
             let clients = HeaderValue::try_from(clients).map_err(|error| error.to_string())?;
             headers.insert(FORWARDED_FOR, clients);
         }
-        let response = self.client.request(request).await;
-        let mut response = response.map_err(|error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            cause.unwrap_or_else(|| error.to_string())
-        })?;
+        let sent = self.client.read().request(request);
+        let mut response = sent.await.map_err(|error| root_cause(&error))?;
         remove_connection_headers(response.headers_mut());
         Ok(response.map(Body::new))
     }
 }
 
+impl fmt::Debug for Forwarder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forwarder")
+    }
+}
+
+fn client(authorities: Option<&[u8]>) -> Result<HttpClient, TlsError> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls::client_config(authorities)?)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+/// Returns the innermost cause of an error. The outer ones only say that a connection or request failed.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
 /// Returns a URI with the path and query of `uri` at another server.
 fn at(uri: &Uri, target: &str) -> Result<Uri, String> {
+    let (scheme, target) = match target.strip_prefix(HTTPS) {
+        Some(target) => (Scheme::HTTPS, target),
+        None => (Scheme::HTTP, target),
+    };
     let authority: Authority = target
         .parse()
         .map_err(|error| format!("{target:?} is no address: {error}"))?;
     let mut parts = uri.clone().into_parts();
-    parts.scheme = Some(Scheme::HTTP);
+    parts.scheme = Some(scheme);
     parts.authority = Some(authority);
     parts
         .path_and_query
@@ -120,6 +171,8 @@ mod tests {
         let uri = Uri::from_static("/v1/tables?limit=3");
         let forwarded = at(&uri, "10.0.0.1:8490").expect("an address");
         assert_eq!(forwarded, "http://10.0.0.1:8490/v1/tables?limit=3");
+        let encrypted = at(&uri, "https://db-1:8490").expect("an address");
+        assert_eq!(encrypted, "https://db-1:8490/v1/tables?limit=3");
         assert!(at(&uri, "no address").is_err());
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::RwLock;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -95,12 +95,33 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(TlsError::Certificate)?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate);
+/// Returns the configuration of a client that trusts these authorities only.
+pub(crate) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(authorities) = authorities {
+        for certificate in read_certificates(authorities)? {
+            roots.add(certificate)?;
+        }
     }
+    Ok(
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth(),
+    )
+}
+
+fn read_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let certificates = read.map_err(TlsError::Certificate)?;
+    match certificates.is_empty() {
+        true => Err(TlsError::NoCertificate),
+        false => Ok(certificates),
+    }
+}
+
+fn config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = read_certificates(certificates)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

@@ -36,7 +36,7 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 const USES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval at which the files of token hashes, of keys and of the certificate are compared with their last state.
-const FILES_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
 /// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as

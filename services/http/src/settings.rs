@@ -27,6 +27,10 @@ pub struct HttpSettings {
     pub jwt: Option<JwtFileSettings>,
     /// Certificate and key of the listener. They are read again when they change. `None`: connections in clear text.
     pub tls: Option<TlsSettings>,
+    /// File (PEM) with the authorities of the other servers of a cluster, which this server trusts when it forwards
+    /// requests to one with TLS. It is read again when it changes. `None`: only the certificates of [`Self::tls`] are
+    /// trusted, so that all servers can share one.
+    pub servers_ca_file: Option<PathBuf>,
     /// True if the guide and the OpenAPI document can be read without a token. Default true.
     pub are_pages_open: bool,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
@@ -120,6 +124,7 @@ impl Default for HttpSettings {
             hashes_file: None,
             jwt: None,
             tls: None,
+            servers_ca_file: None,
             are_pages_open: true,
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),

@@ -4,6 +4,7 @@
 //! the owner changes while it executes a request, the response is an error, because the outcome is unknown. Errors have
 //! the form of the protocol of the request.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +22,19 @@ use tideline_openapi::ErrorCode;
 use tideline_openapi::operation::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use crate::context::{Dialect, RequestContext, RequestId, RequestIds};
 use crate::failure::Failure;
 use crate::resources::{operation, whole_seconds};
+use crate::serve::FILES_INTERVAL;
 use crate::settings::HttpSettings;
+use crate::tls_files::{AuthoritiesFile, TlsFiles};
 
 /// Owner of the data, as far as it is known to a standby.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownOwner {
-    /// Address of the owner's HTTP service, `host:port`. `None`: there is no owner now, or it is not known.
+    /// Address of the owner's HTTP service, `host:port`, or `https://host:port` with TLS. `None`: there is no owner now, or it is not known.
     pub address: Option<String>,
     /// Reason why there is no owner.
     pub reason: String,
@@ -41,7 +45,7 @@ pub struct KnownOwner {
 ///
 /// # Errors
 ///
-/// Returns an error if the local address of the listener is not available.
+/// Returns an error if the local address of the listener is not available, or a certificate cannot be read.
 pub async fn serve(
     listener: TcpListener,
     known: watch::Receiver<KnownOwner>,
@@ -50,6 +54,9 @@ pub async fn serve(
     drain_max: Duration,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let of_files = settings.clone();
+    let files = spawn_blocking(move || Files::open(&of_files)).await;
+    let files = files.map_err(io::Error::other)?.map_err(io::Error::other)?;
     let limits = ConnectionSettings {
         connections_max: settings.connections_max,
         header_timeout: settings.header_timeout,
@@ -58,20 +65,57 @@ pub async fn serve(
         answer_bytes_per_second_min: settings.answer_bytes_per_second_min,
         drain_timeout: settings.drain_timeout.min(drain_max),
         trusted_proxies: settings.trusted_proxies.clone(),
-        // Servers of a cluster forward requests to each other in clear text, so the configuration has no TLS.
-        tls: None,
+        tls: files.tls.as_ref().map(TlsFiles::tls),
     };
     let started = clock.now();
     let service = Standby {
         known,
-        forwarder: Forwarder::default(),
+        forwarder: files.authorities.forwarder(),
         request_ids: Arc::new(RequestIds::new(started)),
         started,
         began: clock.monotonic(),
         clock,
     };
     let concurrent = Shares::new(settings.connections_max);
-    tideline_connections::serve(listener, service, concurrent, limits, || {}, shutdown).await
+    let served = tideline_connections::serve(listener, service, concurrent, limits, || {}, shutdown);
+    tokio::select! {
+        served = served => served,
+        never = follow(Arc::new(files)) => match never {},
+    }
+}
+
+/// Files of a standby with certificates.
+#[derive(Debug)]
+struct Files {
+    tls: Option<TlsFiles>,
+    authorities: AuthoritiesFile,
+}
+
+impl Files {
+    fn open(settings: &HttpSettings) -> Result<Self, String> {
+        Ok(Self {
+            tls: settings.tls.as_ref().map(TlsFiles::open).transpose()?,
+            authorities: AuthoritiesFile::open(settings)?,
+        })
+    }
+
+    fn follow(&self) {
+        if let Some(tls) = &self.tls {
+            tls.follow();
+        }
+        self.authorities.follow();
+    }
+}
+
+/// Reads the files again when they change.
+async fn follow(files: Arc<Files>) -> Infallible {
+    loop {
+        tokio::time::sleep(FILES_INTERVAL).await;
+        let files = Arc::clone(&files);
+        if let Err(panicked) = spawn_blocking(move || files.follow()).await {
+            tracing::error!(%panicked, "reading changed certificates panicked");
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

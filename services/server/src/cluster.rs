@@ -88,7 +88,7 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
         ca_file: cluster.ca_file.clone(),
         acknowledged: cluster.acknowledged,
         lease: cluster.lease,
-        advertise: config.advertised(),
+        advertise: config.advertised(config.listen),
         request_timeout: cluster.request_timeout,
         call_timeout: cluster.call_timeout,
         ..CassandraOptions::default()
@@ -108,10 +108,8 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     listening(process.address);
     let lock = lock(&config.data_dir)?;
     let mut options = options(config)?;
-    if config.cluster.advertise.is_none() {
-        // With port 0, the system chose the port.
-        options.advertise = process.address.to_string();
-    }
+    // With port 0, the system chose the port.
+    options.advertise = config.advertised(process.address);
     let Some((backend, before)) = stand_by(config, &process, options, Arc::clone(&clock))? else {
         return Ok(Started::Stopped);
     };

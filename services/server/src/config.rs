@@ -234,6 +234,7 @@ impl Config {
             token,
             jwt: self.jwt.settings(),
             tls: self.tls.settings(),
+            servers_ca_file: self.cluster.servers_ca_file.clone(),
             changes,
             ..self.http.clone()
         }

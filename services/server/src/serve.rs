@@ -40,8 +40,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
 /// same arguments, so that nothing remains of its state.
 #[cfg(feature = "cassandra")]
 fn run_in_cluster(config: &Config) -> Result<()> {
+    let scheme = config.scheme();
     let listening = |address| {
-        println!("listening on http://{address}, documentation at http://{address}/docs");
+        println!("listening on {scheme}://{address}, documentation at {scheme}://{address}/docs");
     };
     let outcome = match cluster::start(config, Arc::new(SystemClock), listening) {
         Ok(cluster::Started::Stopped) => Ok(()),

@@ -1,15 +1,22 @@
-//! A process that does not own the data: health checks, errors in the form of each protocol, and forwarded requests.
+//! A process that does not own the data: health checks, errors in the form of each protocol, and forwarded requests,
+//! also between processes with TLS.
 //!
 //! The owner is a real server; the standby is served next to it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
-use tideline_http::HttpSettings;
 use tideline_http::standby::{self, KnownOwner};
+use tideline_http::{HttpSettings, TlsSettings};
 use tideline_model::SystemClock;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -28,6 +35,10 @@ struct Standby {
 
 impl Standby {
     fn start() -> Self {
+        Self::with(HttpSettings::default())
+    }
+
+    fn with(settings: HttpSettings) -> Self {
         let runtime = Runtime::new().expect("threads");
         let listener = runtime
             .block_on(TcpListener::bind(("127.0.0.1", 0)))
@@ -39,7 +50,6 @@ impl Standby {
         });
         let (stop, stopped) = oneshot::channel::<()>();
         runtime.spawn(async move {
-            let settings = HttpSettings::default();
             let stopped = async {
                 let _dropped = stopped.await;
             };
@@ -56,7 +66,29 @@ impl Standby {
 
     /// Returns the status and the body of `GET path`.
     fn get(&self, path: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        Self::get_on(self.connect(), path)
+    }
+
+    /// Returns the status and the body of `GET path` over TLS, by a client that trusts `certificate`.
+    fn get_encrypted(&self, path: &str, certificate: &Path) -> (u16, Value) {
+        let mut roots = RootCertStore::empty();
+        let trusted = CertificateDer::from_pem_file(certificate).expect("a certificate");
+        roots.add(trusted).expect("a certificate");
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().expect("a name");
+        let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+        Self::get_on(StreamOwned::new(connection, self.connect()), path)
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).expect("it listens")
+    }
+
+    fn get_on(mut stream: impl Read + Write, path: &str) -> (u16, Value) {
         write!(
             stream,
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -117,4 +149,89 @@ fn a_standby_forwards_to_the_known_owner() {
     let (status, tables) = standby.get("/v1/tables");
     assert_eq!(status, 200, "{tables}");
     assert_eq!(tables["tables"][0]["name"], "default");
+}
+
+/// Makes a certificate for these names, with its key.
+fn make_certificate(folder: &Path, file: &str, names: &[&str]) -> TlsSettings {
+    let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+    let settings = TlsSettings {
+        certificate_file: folder.join(format!("{file}.crt")),
+        key_file: folder.join(format!("{file}.key")),
+    };
+    replace(&settings.certificate_file, &made.cert.pem());
+    replace(&settings.key_file, &made.signing_key.serialize_pem());
+    settings
+}
+
+/// Replaces a file that only its owner can read.
+fn replace(path: &Path, text: &str) {
+    let staged = path.with_extension("staged");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&staged)
+        .expect("a file");
+    file.write_all(text.as_bytes()).expect("written");
+    std::fs::rename(staged, path).expect("renamed");
+}
+
+#[test]
+fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shared = make_certificate(folder.path(), "shared", &["localhost"]);
+    let own = make_certificate(folder.path(), "own", &["localhost"]);
+    let of_tls = |tls: &TlsSettings| HttpSettings {
+        tls: Some(tls.clone()),
+        ..HttpSettings::default()
+    };
+    let owner = Server::with(of_tls(&shared));
+    let known = |address: String| KnownOwner {
+        address: Some(address),
+        reason: String::new(),
+    };
+    let at = |name: &str| known(format!("https://{name}:{}", owner.address.port()));
+
+    // All servers have one certificate.
+    let standby = Standby::with(of_tls(&shared));
+    standby.known.send_replace(at("localhost"));
+    let (status, tables) = standby.get_encrypted("/v1/tables", &shared.certificate_file);
+    assert_eq!(
+        (status, &tables["tables"][0]["name"]),
+        (200, &Value::from("default"))
+    );
+    // The certificate does not name this address.
+    standby.known.send_replace(at("127.0.0.1"));
+    let (status, refused) = standby.get_encrypted("/v1/tables", &shared.certificate_file);
+    assert_eq!(
+        (status, &refused["retryable"]),
+        (503, &Value::from(true)),
+        "{refused}"
+    );
+
+    // A certificate of its own: another authority is trusted only if it is in the file.
+    let authorities = folder.path().join("authorities.pem");
+    std::fs::copy(&own.certificate_file, &authorities).expect("a copy");
+    let standby = Standby::with(HttpSettings {
+        servers_ca_file: Some(authorities.clone()),
+        ..of_tls(&own)
+    });
+    standby.known.send_replace(at("localhost"));
+    let get = || standby.get_encrypted("/v1/tables", &own.certificate_file);
+    let (status, refused) = get();
+    assert_eq!(
+        (status, &refused["retryable"]),
+        (503, &Value::from(true)),
+        "{refused}"
+    );
+    let message = refused["message"].as_str().expect("a message");
+    assert!(message.contains("certificate"), "{message}");
+    let both = [&own, &shared].map(|tls| std::fs::read_to_string(&tls.certificate_file).expect("a file"));
+    replace(&authorities, &both.concat());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while get().0 != 200 {
+        assert!(Instant::now() < deadline, "the changed file was not read");
+        std::thread::yield_now();
+    }
 }

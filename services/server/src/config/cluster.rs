@@ -2,6 +2,7 @@
 //!
 //! They exist in every build, so that a build without the engine refuses them with a reason.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -73,6 +74,8 @@ pub struct ClusterConfig {
     pub lease: Duration,
     /// Address of this server for other processes.
     pub advertise: Option<String>,
+    /// File with certificates of the authorities of the other servers.
+    pub servers_ca_file: Option<PathBuf>,
     /// Longest time of one request.
     pub request_timeout: Duration,
     /// Longest time of a call with its repeated requests.
@@ -92,6 +95,7 @@ impl Default for ClusterConfig {
             acknowledged: Acknowledged::Synced,
             lease: Duration::from_secs(4),
             advertise: None,
+            servers_ca_file: None,
             request_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
         }
@@ -99,10 +103,15 @@ impl Default for ClusterConfig {
 }
 
 impl Config {
-    /// Returns the address at which other processes reach this server: the set one, or the listen address.
-    pub fn advertised(&self) -> String {
+    /// Returns the address at which other processes reach this server, which listens on `listen`: the set one, or the
+    /// listen address. It begins with `https://` if the server has TLS.
+    pub fn advertised(&self, listen: SocketAddr) -> String {
         let set = self.cluster.advertise.clone();
-        set.unwrap_or_else(|| self.listen.to_string())
+        let address = set.unwrap_or_else(|| listen.to_string());
+        match self.tls.settings() {
+            Some(_) => format!("https://{address}"),
+            None => address,
+        }
     }
 }
 
@@ -134,6 +143,16 @@ impl Resolved {
                     "cassandra.advertise: other processes cannot reach {}; set the address and port of this machine",
                     self.config.listen
                 ),
+            );
+        }
+        if cluster
+            .advertise
+            .as_ref()
+            .is_some_and(|address| address.contains('/'))
+        {
+            return problem(
+                "cassandra.advertise",
+                "cassandra.advertise: set an address and a port only, such as db-1:8490".to_owned(),
             );
         }
         if cluster.is_tls && cfg!(not(feature = "cassandra-tls")) {

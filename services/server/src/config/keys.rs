@@ -730,8 +730,15 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "cassandra.advertise",
         "Address and port at which other servers reach this one, to forward requests to the owner of the\n\
-         data. Not set: server.listen.",
+         data. With TLS, the certificate must name this address. Not set: server.listen.",
         |config| Slot::OptionalText(&mut config.cluster.advertise),
+    ),
+    Key::new(
+        "cassandra.servers_ca_file",
+        "PEM file with certificates of the authorities of the other servers, for requests that are forwarded to\n\
+         a server with TLS. Read again when it changes. Not set: only certificates in http.tls_certificate_file\n\
+         are trusted, which all servers can share.",
+        |config| Slot::OptionalPath(&mut config.cluster.servers_ca_file),
     ),
     Key::new(
         "cassandra.request_timeout",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tideline_http::TlsSettings;
 
+use super::Resolved;
 use super::sources::Problem;
-use super::{Resolved, StorageEngine};
 
 /// Settings of TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,14 +27,14 @@ impl TlsConfig {
 }
 
 impl Resolved {
-    /// Returns a problem if only one of certificate and key is set, or a cluster cannot use them, otherwise `None`.
+    /// Returns a problem if only one of certificate and key is set, otherwise `None`.
     pub(super) fn unusable_tls(&self) -> Option<Problem> {
         let TlsConfig {
             certificate_file,
             key_file,
         } = &self.config.tls;
         let (set, reason) = match (certificate_file, key_file) {
-            (None, None) => return None,
+            (None, None) | (Some(_), Some(_)) => return None,
             (Some(_), None) => (
                 "http.tls_certificate_file",
                 "http.tls_certificate_file needs http.tls_key_file, the private key of the certificate",
@@ -43,12 +43,6 @@ impl Resolved {
                 "http.tls_key_file",
                 "http.tls_key_file needs http.tls_certificate_file, the certificate of the key",
             ),
-            (Some(_), Some(_)) if self.config.engine_kind == StorageEngine::Cassandra => (
-                "http.tls_certificate_file",
-                "http.tls_certificate_file: servers of a cluster forward requests to each other in clear text, so they \
-                 cannot have TLS; use a TLS proxy in front of each",
-            ),
-            (Some(_), Some(_)) => return None,
         };
         Some(Problem::at(self.origin(set), reason.to_owned()))
     }

@@ -3,6 +3,7 @@
 //! Acknowledged writes are all read after a kill, after a pause of the owner, and after a clean stop.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -60,6 +61,11 @@ impl Cluster {
     }
 
     fn serve_with_lease(&self, name: &str, lease: &str) -> (Running, SocketAddr) {
+        self.serve_as(name, lease, None)
+    }
+
+    /// Starts a server. `tls` is the folder of its certificate and key.
+    fn serve_as(&self, name: &str, lease: &str, tls: Option<&Path>) -> (Running, SocketAddr) {
         // A server that starts itself again listens on the same address only if the port is given.
         let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let listen = free.expect("a free port").to_string();
@@ -68,10 +74,18 @@ impl Cluster {
         command.arg("--data-dir").arg(self.folder.path().join(name));
         command.env("TIDELINE__CASSANDRA__LEASE", lease);
         command.env("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated");
+        if let Some(folder) = tls {
+            command
+                .env(
+                    "TIDELINE__HTTP__TLS_CERTIFICATE_FILE",
+                    folder.join("tideline.crt"),
+                )
+                .env("TIDELINE__HTTP__TLS_KEY_FILE", folder.join("tideline.key"));
+        }
         let mut running = Running::start(command);
         let line =
             running.wait_for(|line| line.starts_with("listening on ") || line.starts_with("tideline: "));
-        let address = line.trim_start_matches("listening on http://").split(',').next();
+        let address = line.split("://").nth(1).and_then(|rest| rest.split(',').next());
         let address = address.and_then(|address| address.parse().ok());
         (running, address.unwrap_or_else(|| panic!("{line}")))
     }
@@ -171,6 +185,44 @@ fn a_standby_forwards_and_takes_over() {
     assert_eq!(hosts(second), ["a", "b", "c", "d", "e", "f"]);
     let (owner, _) = cluster.backend("owner", &[]);
     assert!(owner.contains(&format!("{second} owns the data")), "{owner}");
+}
+
+#[test]
+fn servers_with_tls_forward_over_tls() {
+    let Some(cluster) = Cluster::new("encrypted") else {
+        return;
+    };
+    let tls = cluster.folder.path().join("tls");
+    let mut make = tideline(&["tls", "self-signed", "--out"]);
+    make.arg(&tls);
+    assert!(output(make).status.success());
+    let (mut one, first) = cluster.serve_as("one", LEASE, Some(&tls));
+    one.wait_for(|line| line.contains("this process owns the data"));
+    let (mut two, second) = cluster.serve_as("two", LEASE, Some(&tls));
+    let owner = format!("https://{first}");
+    two.wait_for(|line| line.contains("standing by") && line.contains(&owner));
+    let run = |arguments: &[&str]| {
+        let mut command = tideline(arguments);
+        command.args(["--server", &format!("https://{second}"), "--ca"]);
+        let output = output({
+            command.arg(tls.join("tideline.crt"));
+            command
+        });
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let points = cluster.folder.path().join("points.lp");
+    std::fs::write(&points, "load,host=a one=1\n").expect("a file");
+    run(&["write", points.to_str().expect("a path")]);
+    assert!(
+        run(&["latest"]).contains("load"),
+        "the standby forwards reads and writes"
+    );
+    one.signal(Signal::TERM);
+    assert!(one.end().0.success());
+    two.wait_for(|line| line.contains("this process owns the data"));
+    let kept = wait::until(PATIENCE, || run(&["latest"]).contains("load").then_some(()));
+    kept.expect("the next owner serves over TLS");
 }
 
 #[test]
