@@ -31,6 +31,8 @@ pub struct HttpSettings {
     /// requests to one with TLS. It is read again when it changes. `None`: only the certificates of [`Self::tls`] are
     /// trusted, so that all servers can share one.
     pub servers_ca_file: Option<PathBuf>,
+    /// Warnings about the configuration, which `/ready` lists in addition to its reasons. Default empty.
+    pub warnings: Vec<String>,
     /// True if the guide and the OpenAPI document can be read without a token. Default true.
     pub are_pages_open: bool,
     /// Hosts, without ports, that requests may name in `Host` in addition to loopback hosts; `*` allows every
@@ -125,6 +127,7 @@ impl Default for HttpSettings {
             jwt: None,
             tls: None,
             servers_ca_file: None,
+            warnings: Vec::new(),
             are_pages_open: true,
             hosts: Vec::new(),
             trusted_proxies: Vec::new(),

@@ -72,6 +72,7 @@ pub async fn serve(
         known,
         forwarder: files.authorities.forwarder(),
         request_ids: Arc::new(RequestIds::new(started)),
+        warnings: settings.warnings.clone(),
         started,
         began: clock.monotonic(),
         clock,
@@ -123,6 +124,8 @@ struct Standby {
     known: watch::Receiver<KnownOwner>,
     forwarder: Forwarder,
     request_ids: Arc<RequestIds>,
+    /// Warnings about the configuration.
+    warnings: Vec<String>,
     clock: Arc<dyn Clock>,
     started: Timestamp,
     /// Monotonic time of the start.
@@ -164,7 +167,11 @@ impl Standby {
             owner: address,
             reads: is_ready,
             writes: is_ready,
-            reasons: if is_ready { Vec::new() } else { vec![reason] },
+            reasons: (!is_ready)
+                .then_some(reason)
+                .into_iter()
+                .chain(self.warnings.clone())
+                .collect(),
             reopening: Vec::new(),
             started: self.started.to_rfc3339(),
             up: String::from(whole_seconds(up)),

@@ -89,6 +89,9 @@ pub(crate) struct ServerArguments {
     /// File with the token that clients must send.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
+    /// Connections in clear text beyond this machine: proxy, if a proxy in front of the server has TLS, or off.
+    #[arg(long, value_name = "REASON")]
+    tls: Option<String>,
     /// Listen beyond this machine without a token: anyone who can connect has full access.
     #[arg(long)]
     insecure_public: bool,
@@ -159,6 +162,7 @@ impl ServerArguments {
             ("server.data_dir", self.data_dir.clone()),
             ("server.listen", self.listen.clone()),
             ("auth.token_file", self.token_file.clone()),
+            ("http.tls", self.tls.clone()),
             (
                 "server.insecure_public",
                 self.insecure_public.then(|| "true".to_owned()),

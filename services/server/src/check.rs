@@ -11,6 +11,7 @@ use tideline_engine::check::{CheckReport, check_database, check_search_indexes};
 
 use crate::config::INDEX_FOLDER;
 use crate::error::{Result, ServerError};
+use crate::installation;
 
 /// Result of a check.
 #[derive(Debug, Clone, Default)]
@@ -63,5 +64,6 @@ pub fn check_folder(folder: &Path, cold_dir: Option<&Path>, scratch: &Path) -> R
         }
         Err(error) => return Err(failed(error)),
     }
+    report.findings.extend(installation::finding(folder));
     Ok(report)
 }

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::config::{Config, INDEX_FOLDER};
 use crate::error::{Result, ServerError};
+use crate::installation;
 use crate::server::{Process, Server, Stop};
 
 /// The shard with all data.
@@ -288,7 +289,7 @@ fn lock(folder: &Path) -> Result<File> {
         data_dir: folder.to_owned(),
         source,
     };
-    crate::server::make_private(folder).map_err(at)?;
+    installation::prepare(folder).map_err(at)?;
     if folder.join("store").exists() {
         return Err(at(io::Error::other(
             "it has the data of an embedded engine, which a cluster does not read: name another folder (--data-dir)",

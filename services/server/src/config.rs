@@ -32,7 +32,7 @@ pub use memory::MemoryPlan;
 pub use secret::Secret;
 pub use slot::LogFormat;
 pub use sources::{Origin, Problem, Sources};
-pub use tls::TlsConfig;
+pub use tls::{ClearText, TlsConfig};
 
 use crate::error::{Result, ServerError};
 use sources::Given;
@@ -235,6 +235,7 @@ impl Config {
             jwt: self.jwt.settings(),
             tls: self.tls.settings(),
             servers_ca_file: self.cluster.servers_ca_file.clone(),
+            warnings: self.clear_text_warning().into_iter().collect(),
             changes,
             ..self.http.clone()
         }
@@ -282,15 +283,25 @@ impl Config {
         }
     }
 
-    /// Returns a warning for the log about a dangerous setting, if there is one.
-    pub fn warning(&self) -> Option<String> {
-        (self.is_public() && !self.requires_token()).then(|| {
+    /// Returns warnings for the log about dangerous settings.
+    pub fn warnings(&self) -> Vec<String> {
+        let open = (self.is_public() && !self.requires_token()).then(|| {
             format!(
                 "ANYONE who can connect to {} can read, write and delete everything: the server listens \
                  beyond this machine without a token (--insecure-public)",
                 self.listen
             )
-        })
+        });
+        let off = (self.is_public() && self.tls.clear_text == Some(ClearText::Off)).then(|| {
+            format!(
+                "connections to {} are in clear text (http.tls = \"off\"), so tokens and data can be read on the way",
+                self.listen
+            )
+        });
+        [open, off, self.clear_text_warning()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -300,7 +311,7 @@ impl Resolved {
     /// # Errors
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
-    /// is found, it contains the contradictions between keys: a public address without a token, OTLP lists without
+    /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists without
     /// effect, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
@@ -324,6 +335,7 @@ impl Resolved {
             problems.extend(resolved.unusable_cluster());
             problems.extend(resolved.incomplete_jwt());
             problems.extend(resolved.unusable_tls());
+            problems.extend(resolved.clear_text());
             resolved.fit_memory();
             problems.extend(resolved.too_little_memory());
         }

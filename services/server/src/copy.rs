@@ -19,7 +19,7 @@ use tideline_engine::runtime::Supervisor;
 
 use crate::config::{Config, INDEX_FOLDER, StorageEngine};
 use crate::error::{Result, ServerError};
-use crate::{cluster, server};
+use crate::{cluster, installation};
 
 /// Bytes after which the progress of a copy is stored.
 const PIECE_BYTES: usize = 64 << 20;
@@ -81,7 +81,7 @@ fn open_folder(config: &Config, is_target: bool, supervisor: &Supervisor) -> Res
         source,
     };
     if is_target {
-        server::make_private(data_dir).map_err(at)?;
+        installation::prepare(data_dir).map_err(at)?;
         cluster::check_unused(data_dir).map_err(at)?;
     } else if !data_dir.join("store").exists() {
         let missing = "it has no store of an embedded engine: name the folder to copy with --data-dir";

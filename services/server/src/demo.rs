@@ -43,23 +43,22 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<()> {
             CliError::usage("the demo uses the embedded engine; use serve with --backend cassandra").into(),
         );
     }
-    if config.tls.certificate_file.is_some() {
-        return Err(
-            CliError::usage("the demo has no TLS; remove http.tls_certificate_file, or use serve").into(),
-        );
-    }
     if resolved.is_default("log.level") {
         // Without a configured level, log lines would hide the demo's own output.
         config.log_filter = "warn".to_owned();
     }
     logging::start(&config)?;
-    if let Some(warning) = config.warning() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
     println!("opening {} …", config.data_dir.display());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let server = Server::start(&config, Arc::clone(&clock))?;
-    let poster = Poster::new(base(server.address()), config.token.clone());
+    let poster = Poster::new(
+        base(server.address(), config.scheme()),
+        config.token.clone(),
+        config.tls.certificate_file.clone(),
+    );
     let sampler = HostSampler::new()?;
     let examples = examples::examples(sampler.host());
     let progress = Arc::new(Progress::new(server.stop()));
@@ -181,14 +180,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::Joi
 }
 
 /// Returns the URL under which this machine reaches the listen address.
-fn base(mut address: SocketAddr) -> String {
+fn base(mut address: SocketAddr, scheme: &str) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
         });
     }
-    format!("http://{address}")
+    format!("{scheme}://{address}")
 }
 
 #[cfg(test)]
@@ -202,7 +201,7 @@ mod tests {
             ("[::]:2", "http://[::1]:2"),
             ("10.1.2.3:3", "http://10.1.2.3:3"),
         ] {
-            assert_eq!(base(listen.parse().expect("an address")), reached);
+            assert_eq!(base(listen.parse().expect("an address"), "http"), reached);
         }
     }
 }

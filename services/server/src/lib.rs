@@ -15,6 +15,7 @@
 //! | [`server`] | [`Server`]: start, wait, stop |
 //! | [`cluster`] | the same for a server whose data is in a cluster: stand by, take over, serve |
 //! | [`copy`](mod@copy) | copy of all data between a data folder and a cluster |
+//! | `installation` | creation of a data folder, and whether an earlier release made it |
 //! | `descriptors` | division of file descriptors between store and connections |
 //! | [`check`] | integrity check of a data folder that no server uses |
 //! | [`error`] | [`ServerError`] |
@@ -27,6 +28,7 @@ pub mod config;
 pub mod copy;
 mod descriptors;
 pub mod error;
+mod installation;
 pub mod logging;
 pub mod memory;
 pub mod server;

@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
     config.engine.is_copy = arguments.new_origin;
     logging::start(&config)?;
     tracing::info!(version = version(), data_dir = %config.data_dir.display(), "tideline starts");
-    if let Some(warning) = config.warning() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
     #[cfg(feature = "cassandra")]

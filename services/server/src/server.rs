@@ -4,10 +4,8 @@
 //! is safe in every case; the next start recovers it from the journal.
 
 use std::fmt;
-use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -32,6 +30,7 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::descriptors;
 use crate::error::{Result, ServerError};
+use crate::installation;
 use crate::memory::MemoryLimit;
 
 /// Running server. Dropping it without [`Self::wait`] has the effect of a kill: acknowledged data is safe, but
@@ -128,7 +127,7 @@ impl Server {
         let end_timeout = config.http.drain_timeout.saturating_add(CLOSE_TIMEOUT);
         let stop_on_failure = stop.clone();
         supervisor.on_failure(move |failure| end_after(failure, &stop_on_failure, end_timeout));
-        make_private(&config.data_dir).map_err(|source| ServerError::DataDir {
+        installation::prepare(&config.data_dir).map_err(|source| ServerError::DataDir {
             data_dir: config.data_dir.clone(),
             source,
         })?;
@@ -438,11 +437,6 @@ fn open_engine(
         tracing::warn!(%table, reason, "archiving of this table is paused; archived files are still read");
     }
     Ok(engine)
-}
-
-/// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode.
-pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Stops the server on the first SIGTERM or SIGINT, and ends the process on the second.

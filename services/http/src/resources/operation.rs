@@ -59,7 +59,8 @@ pub(crate) fn alive(message: &str) -> Health {
 /// of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the
 /// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
 /// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier. So are
-/// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds.
+/// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds. So are
+/// warnings about the configuration, such as connections in clear text beyond this machine.
 #[utoipa::path(
     security(()),
     get, path = "/ready", tag = "operation",
@@ -86,6 +87,7 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
         readiness
             .reasons
             .extend(engine.service_engine().fan_out_warnings());
+        readiness.reasons.extend_from_slice(&engine.settings.warnings);
         Ok(readiness)
     })
     .await?;

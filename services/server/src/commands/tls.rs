@@ -43,6 +43,12 @@ pub(crate) struct SelfSignedArguments {
     /// Folder for both files
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
+    /// Other folder for the private key
+    #[arg(long, value_name = "FOLDER")]
+    key_out: Option<PathBuf>,
+    /// Do nothing if both files exist
+    #[arg(long)]
+    if_missing: bool,
 }
 
 pub(crate) fn run(command: &TlsCommand) -> Result<()> {
@@ -52,6 +58,12 @@ pub(crate) fn run(command: &TlsCommand) -> Result<()> {
 }
 
 fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
+    let key_out = arguments.key_out.as_ref().unwrap_or(&arguments.out);
+    let (key_file, certificate_file) = (key_out.join("tideline.key"), arguments.out.join("tideline.crt"));
+    if arguments.if_missing && key_file.exists() && certificate_file.exists() {
+        output::print(&format!("{} exists", certificate_file.display()))?;
+        return Ok(());
+    }
     let names = match arguments.names.as_slice() {
         [] => ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
         names => names.to_vec(),
@@ -71,11 +83,9 @@ fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
     params.not_after = now + Duration::days(arguments.days.into());
     let key = KeyPair::generate().map_err(refused)?;
     let certificate = params.self_signed(&key).map_err(refused)?;
-    fs::create_dir_all(&arguments.out).map_err(|error| CliError::file(&arguments.out, error))?;
-    let (key_file, certificate_file) = (
-        arguments.out.join("tideline.key"),
-        arguments.out.join("tideline.crt"),
-    );
+    for folder in [&arguments.out, key_out] {
+        fs::create_dir_all(folder).map_err(|error| CliError::file(folder, error))?;
+    }
     create(&key_file, 0o600, &key.serialize_pem())?;
     if let Err(error) = create(&certificate_file, 0o644, &certificate.pem()) {
         // A key without a certificate is of no use, and would prevent the next run.

@@ -90,7 +90,7 @@ const HOUR_MILLIS: u64 = 3_600_000;
 pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "server.listen",
-        "Address to listen on. Beyond 127.0.0.1 a token is required; see auth.token.",
+        "Address to listen on. Beyond 127.0.0.1 a token is required, see auth.token, and TLS, see http.tls.",
         |config| Slot::Address(&mut config.listen),
     )
     .flagged(),
@@ -192,6 +192,13 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),
+    Key::new(
+        "http.tls",
+        "Reason for connections in clear text: `proxy` if a proxy with TLS is in front of the server, and only\n\
+         the proxy can reach it; `off` to do without. Not set: beyond 127.0.0.1 a certificate is required.",
+        |config| Slot::ClearText(&mut config.tls.clear_text),
+    )
+    .flagged(),
     Key::new(
         "http.tls_certificate_file",
         "PEM file with the certificate of the server, and those of intermediate authorities after it. With it, all\n\

@@ -15,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::cluster::{StorageEngine, acknowledged_of_name};
 use super::secret::Secret;
+use super::tls::ClearText;
 
 /// Mutable reference to a value.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(crate) enum Slot<'a> {
     Duration(&'a mut Duration),
     Secret(&'a mut Option<Secret>),
     StorageEngine(&'a mut StorageEngine),
+    /// Optional reason for clear text; an empty text unsets it.
+    ClearText(&'a mut Option<ClearText>),
     Acknowledged(&'a mut Acknowledged),
     LogFormat(&'a mut LogFormat),
     LogFilter(&'a mut String),
@@ -112,6 +115,8 @@ impl Slot<'_> {
             Self::Duration(setting) => *setting = Duration::from_nanos(read_nanos(text, &range)?),
             Self::Secret(setting) => *setting = Some(Secret::new(text)?),
             Self::StorageEngine(setting) => *setting = text.parse()?,
+            Self::ClearText(setting) if text.is_empty() => *setting = None,
+            Self::ClearText(setting) => *setting = Some(text.parse()?),
             Self::Acknowledged(setting) => *setting = acknowledged_of_name(text)?,
             Self::LogFormat(setting) => {
                 *setting = match text {
@@ -165,6 +170,7 @@ impl Slot<'_> {
             )),
             Self::Secret(setting) => quoted(&format!("{:?}", setting.as_ref()?)),
             Self::StorageEngine(setting) => quoted(setting.name()),
+            Self::ClearText(setting) => quoted(setting.as_ref()?.name()),
             Self::Acknowledged(setting) => quoted(setting.name()),
             Self::LogFormat(LogFormat::Text) => quoted("text"),
             Self::LogFormat(LogFormat::Json) => quoted("json"),
@@ -191,6 +197,7 @@ impl Slot<'_> {
             Self::Duration(_) => "duration, such as 10s or 2h",
             Self::Secret(_) => "text",
             Self::StorageEngine(_) => "fjall or cassandra",
+            Self::ClearText(_) => "proxy or off",
             Self::Acknowledged(_) => "synced or replicated",
             Self::LogFormat(_) => "text or json",
             Self::LogFilter(_) => {

@@ -243,20 +243,24 @@ fn listening_beyond_this_machine_needs_a_token_or_the_explicit_word() {
         "10.0.0.1:8490",
         "[::ffff:10.0.0.1]:8490",
     ] {
-        let mut sources = environment(&[("TIDELINE__SERVER__LISTEN", listen)]);
+        let mut sources = environment(&[
+            ("TIDELINE__SERVER__LISTEN", listen),
+            ("TIDELINE__HTTP__TLS", "proxy"),
+        ]);
         let [problem] = problems(&sources).try_into().expect("one problem");
         assert!(problem.contains("no token is set"), "{problem}");
 
         sources.flags = vec![("server.insecure_public", "true".to_owned())];
         let forced = Resolved::join(&sources).expect("the explicit word");
-        assert!(forced.config.warning().expect("a warning").contains("ANYONE"));
+        let [warning] = forced.config.warnings().try_into().expect("one warning");
+        assert!(warning.contains("ANYONE"), "{warning}");
 
         sources.flags.clear();
         sources
             .environment
             .push(("TIDELINE__AUTH__TOKEN".to_owned(), TOKEN.to_owned()));
         let guarded = Resolved::join(&sources).expect("a token is set");
-        assert_eq!(guarded.config.warning(), None);
+        assert_eq!(guarded.config.warnings(), [""; 0]);
     }
     for listen in [
         "127.0.0.1:0",
@@ -267,6 +271,68 @@ fn listening_beyond_this_machine_needs_a_token_or_the_explicit_word() {
         let local = Resolved::join(&environment(&[("TIDELINE__SERVER__LISTEN", listen)]));
         assert!(!local.expect("loopback is safe").config.is_public());
     }
+}
+
+#[test]
+fn a_new_installation_beyond_this_machine_needs_tls_or_a_reason_without() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data_dir = folder.path().join("data");
+    let of = |further: &[(&str, &str)]| {
+        let mut sources = environment(&[
+            ("TIDELINE__SERVER__LISTEN", "10.0.0.1:8490"),
+            ("TIDELINE__AUTH__TOKEN", TOKEN),
+        ]);
+        sources.flags.push((
+            "server.data_dir",
+            data_dir.to_str().expect("a path in UTF-8").to_owned(),
+        ));
+        let further = further
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        sources.environment.extend(further);
+        sources
+    };
+    let certificate = [
+        ("TIDELINE__HTTP__TLS_CERTIFICATE_FILE", "tideline.crt"),
+        ("TIDELINE__HTTP__TLS_KEY_FILE", "tideline.key"),
+    ];
+    let [problem] = problems(&of(&[])).try_into().expect("one problem");
+    for told in [
+        "LISTEN",
+        "in clear text",
+        "http.tls_certificate_file",
+        "\"proxy\"",
+        "\"off\"",
+    ] {
+        assert!(problem.contains(told), "{told}: {problem}");
+    }
+    let warnings = |further: &[(&str, &str)]| {
+        let resolved = Resolved::join(&of(further)).expect("it may start");
+        (
+            resolved.config.warnings(),
+            resolved.config.http_settings().warnings,
+        )
+    };
+    let none = (Vec::new(), Vec::new());
+    assert_eq!(warnings(&certificate), none);
+    assert_eq!(warnings(&[("TIDELINE__HTTP__TLS", "proxy")]), none);
+    let (logged, shown) = warnings(&[("TIDELINE__HTTP__TLS", "off")]);
+    assert!(logged[0].contains("clear text") && shown.is_empty(), "{logged:?}");
+    let both = [certificate[0], certificate[1], ("TIDELINE__HTTP__TLS", "off")];
+    let [problem] = problems(&of(&both)).try_into().expect("one problem");
+    assert!(problem.contains("remove one of them"), "{problem}");
+    let [problem] = problems(&of(&[("TIDELINE__HTTP__TLS", "on")]))
+        .try_into()
+        .expect("one problem");
+    assert!(problem.contains("neither proxy nor off"), "{problem}");
+
+    // The store of an earlier release.
+    fs::create_dir_all(data_dir.join("store")).expect("a folder");
+    let (logged, shown) = warnings(&[]);
+    assert!(logged[0].contains("next major version"), "{logged:?}");
+    assert_eq!(logged, shown, "/ready lists it too");
+    assert_eq!(warnings(&certificate), none);
+    assert_eq!(warnings(&[("TIDELINE__HTTP__TLS", "proxy")]), none);
 }
 
 #[test]

@@ -55,17 +55,26 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
     ]
 }
 
+/// Returns the text in the quotes of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 impl Example {
     /// Returns the `curl` line. A token is not printed; the line takes it from a variable.
     pub(crate) fn curl(&self, poster: &Poster) -> String {
-        let mut line = format!("curl -s {}{}", poster.base(), self.path);
+        let mut line = "curl -s ".to_owned();
+        if let Some(certificate) = poster.certificate_file() {
+            line += &format!("--cacert {} ", quoted(&certificate.to_string_lossy()));
+        }
+        line += &format!("{}{}", poster.base(), self.path);
         if let Some(accept) = self.accept {
             line.push_str(&format!(" -H 'accept: {accept}'"));
         }
         if poster.needs_token() {
             line.push_str(" -H \"authorization: Bearer $TIDELINE_TOKEN\"");
         }
-        line + &format!(" -d '{}'", self.query.replace('\'', "'\\''"))
+        line + &format!(" -d {}", quoted(&self.query))
     }
 
     /// Runs the query and returns its result. Fails unless the result contains the expected texts.
@@ -88,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_curl_line_is_one_line_that_a_shell_reads() {
-        let poster = Poster::new("http://127.0.0.1:8490".to_owned(), None);
+        let poster = Poster::new("http://127.0.0.1:8490".to_owned(), None, None);
         for example in examples("o'brien") {
             let query = serde_json::from_str::<Value>(&example.query);
             assert!(query.is_ok(), "{query:?}: {}", example.query);

@@ -1,10 +1,16 @@
 //! HTTP client of the demo, which sends line protocol and queries like any agent.
+//!
+//! It reaches the server in its own process, over TLS if the server has a certificate.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::crypto::ring;
 use tideline_server::Secret;
 use ureq::Agent;
 use ureq::http::Response;
+use ureq::tls::TlsConfig;
 
 use crate::failure::{Failure, Result};
 
@@ -14,20 +20,36 @@ pub(crate) struct Poster {
     agent: Agent,
     base: String,
     token: Option<Secret>,
+    /// Certificate of the server, if it has TLS.
+    certificate_file: Option<PathBuf>,
 }
 
 /// Longest time for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Poster {
-    /// Creates a client of the server at `base`, such as `http://127.0.0.1:8490`.
-    pub(crate) fn new(base: String, token: Option<Secret>) -> Self {
+    /// Creates a client of the server of this process at `base`, such as `http://127.0.0.1:8490`.
+    pub(crate) fn new(base: String, token: Option<Secret>, certificate_file: Option<PathBuf>) -> Self {
+        // The server is this process, on an address that it listens on itself, which its certificate need not name.
+        let tls = TlsConfig::builder().disable_verification(true);
+        let tls = tls.unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
         let agent = Agent::config_builder()
             .timeout_global(Some(RESPONSE_TIMEOUT))
             .http_status_as_error(false)
+            .tls_config(tls.build())
             .build()
             .new_agent();
-        Self { agent, base, token }
+        Self {
+            agent,
+            base,
+            token,
+            certificate_file,
+        }
+    }
+
+    /// Returns the file of the server's certificate, if it has TLS.
+    pub(crate) fn certificate_file(&self) -> Option<&Path> {
+        self.certificate_file.as_deref()
     }
 
     /// Returns the URL of the server.

@@ -1,8 +1,12 @@
-//! Tests of `tideline config` and `--version`, and of the refusal to start on a public address without a token.
+//! Tests of `tideline config` and `--version`.
+//!
+//! Also of the refusal to start on a public address without a token or TLS.
 
 use std::fs;
 
-use crate::process::{output, text, tideline};
+use rustix::process::Signal;
+
+use crate::process::{Running, output, text, tideline};
 
 #[test]
 fn check_reports_validity_by_its_exit_status() {
@@ -26,7 +30,7 @@ fn check_reports_validity_by_its_exit_status() {
 
 #[test]
 fn show_names_the_origin_and_hides_the_token() {
-    let mut command = tideline(&["config", "show", "--listen", "0.0.0.0:9"]);
+    let mut command = tideline(&["config", "show", "--listen", "0.0.0.0:9", "--tls", "proxy"]);
     command.env("TIDELINE__AUTH__TOKEN", "a-token-of-this-test-0123456789");
     let shown = output(command);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
@@ -58,7 +62,7 @@ fn the_reference_is_a_configuration() {
 fn a_public_address_without_a_token_does_not_start() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let data = folder.path().join("data");
-    let mut command = tideline(&["serve", "--listen", "0.0.0.0:0", "--data-dir"]);
+    let mut command = tideline(&["serve", "--listen", "0.0.0.0:0", "--tls", "off", "--data-dir"]);
     command.arg(&data);
     let refused = output(command);
     assert_eq!(refused.status.code(), Some(2));
@@ -68,6 +72,56 @@ fn a_public_address_without_a_token_does_not_start() {
         "{said}"
     );
     assert!(!data.exists(), "nothing has been touched");
+}
+
+#[test]
+fn a_public_address_in_clear_text_does_not_start_unless_an_earlier_release_made_the_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    let public = || {
+        let mut command = tideline(&["serve", "--listen", "0.0.0.0:0", "--data-dir"]);
+        command
+            .arg(&data)
+            .env("TIDELINE__AUTH__TOKEN", "a-token-of-this-test-0123456789");
+        command
+    };
+    let refused = output(public());
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("but in clear text") && said.contains("http.tls"),
+        "{said}"
+    );
+    assert!(!data.exists(), "nothing has been touched");
+
+    // A folder that this release made on loopback is no earlier one.
+    let (server, _) = Running::serve(&data);
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+    assert_eq!(output(public()).status.code(), Some(2));
+
+    fs::remove_file(data.join("installation")).expect("the mark of this release");
+    let mut server = Running::start(public());
+    let warned = server.wait_for(|line| line.contains("next major version"));
+    assert!(warned.contains("WARN"), "{warned}");
+    let line = server.wait_for(|line| line.starts_with("listening on "));
+    let port = line
+        .split(':')
+        .nth(2)
+        .and_then(|port| port.split(',').next())
+        .expect("a port");
+    let ready = output(tideline(&[
+        "ready",
+        "--server",
+        &format!("http://127.0.0.1:{port}"),
+    ]));
+    let shown = text(&ready.stdout);
+    assert!(
+        ready.status.success() && shown.contains("in clear text"),
+        "{shown}"
+    );
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Data folder of an installation: its creation, and its age.
+//!
+//! An installation that listens beyond this machine needs TLS. Releases before this rule did not ask for it, so their
+//! installations start with a warning until the next major version. They are told apart by a file that is written to
+//! each new data folder before anything else.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// File in the data folders of installations that were made under the rule.
+const MARK: &str = "installation";
+/// Content of the file: the number of the rules, which a later release may raise.
+const RULES: &str = "rules 1\n";
+/// Files of data folders that were in use before: the embedded store, and the lock of a server of a cluster.
+const EARLIER: [&str; 2] = ["store", "cluster.lock"];
+
+/// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode. A folder that
+/// no server has used is marked as new.
+///
+/// # Errors
+///
+/// An error of the file system.
+pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if is_earlier(folder) || folder.join(MARK).exists() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(folder.join(MARK))?;
+    file.write_all(RULES.as_bytes())?;
+    // Without the file, the installation would count as one of an earlier release.
+    file.sync_all()?;
+    File::open(folder)?.sync_all()
+}
+
+/// Returns true if an earlier release made this data folder. A folder that cannot be read counts as such a folder; a
+/// server cannot use it.
+pub(crate) fn is_earlier(folder: &Path) -> bool {
+    let exists = |name: &str| folder.join(name).try_exists().unwrap_or(true);
+    EARLIER.into_iter().any(exists) && !folder.join(MARK).try_exists().unwrap_or(false)
+}
+
+/// Returns a description of the damage if the file with the mark has another content than it was written with.
+pub(crate) fn finding(folder: &Path) -> Option<String> {
+    let path = folder.join(MARK);
+    let read = fs::read_to_string(&path);
+    let reason = match read {
+        Ok(text) if text == RULES => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Ok(_) => format!("expected {RULES:?}"),
+        Err(error) => error.to_string(),
+    };
+    Some(format!("{}: {reason}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_new_unless_a_server_has_used_it_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in EARLIER {
+            let (new, earlier) = (folder.path().join("new").join(name), folder.path().join(name));
+            assert!(!is_earlier(&new));
+            prepare(&new).expect("a folder");
+            fs::create_dir(new.join(name)).expect("a folder");
+            assert!(!is_earlier(&new));
+            prepare(&new).expect("it exists");
+            assert!(!is_earlier(&new));
+
+            fs::create_dir_all(earlier.join(name)).expect("a folder");
+            assert!(is_earlier(&earlier));
+            prepare(&earlier).expect("it exists");
+            assert!(is_earlier(&earlier), "it stays one");
+        }
+    }
+}
