@@ -1,10 +1,11 @@
-//! Client address of a request: the address of the connection, or the address named by a trusted proxy.
+//! Client of a request: the address of the connection, the user of a local process, or the address named by a trusted
+//! proxy.
 //!
 //! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address, the
 //! client is read from the header `Forwarded` (RFC 7239) or `X-Forwarded-For`; if both are present, they must name the
 //! same client. The list is read from its end: entries that are trusted proxies are skipped, and the first other
 //! address is the client. For connections from other addresses these headers are ignored, because any client can send
-//! them.
+//! them. `unix` in the list stands for all processes that connect by the Unix socket.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -18,21 +19,39 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// freely.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// Client to which fair shares apply: an IPv4 address or a /64 IPv6 network.
+/// Client to which fair shares apply: an IPv4 address, a /64 IPv6 network, or a user of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Client(IpAddr);
+pub struct Client(Peer<IpAddr>);
+
+/// Other end of a connection. `A` is the address of a TCP connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer<A = SocketAddr> {
+    /// Address of a TCP connection.
+    Address(A),
+    /// User id of a process that connected by the Unix socket.
+    User(u32),
+}
 
 impl Client {
     /// Client of requests without a known address.
-    pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    pub const UNKNOWN: Self = Self(Peer::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
 }
 
 impl From<IpAddr> for Client {
     fn from(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
+        Self(Peer::Address(match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6(masked_v6(address, IPV6_CLIENT_BITS)),
             v4 => v4,
-        })
+        }))
+    }
+}
+
+impl From<Peer> for Client {
+    fn from(peer: Peer) -> Self {
+        match peer {
+            Peer::Address(address) => Self::from(address.ip()),
+            Peer::User(user) => Self(Peer::User(user)),
+        }
     }
 }
 
@@ -40,8 +59,9 @@ impl From<IpAddr> for Client {
 impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.0 {
-            IpAddr::V4(address) => state.write_u32(address.to_bits()),
-            IpAddr::V6(address) => state.write_u128(address.to_bits()),
+            Peer::Address(IpAddr::V4(address)) => state.write_u32(address.to_bits()),
+            Peer::Address(IpAddr::V6(address)) => state.write_u128(address.to_bits()),
+            Peer::User(user) => state.write_u64(user.into()),
         }
     }
 }
@@ -49,8 +69,18 @@ impl Hash for Client {
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            IpAddr::V4(address) => address.fmt(f),
-            IpAddr::V6(address) => write!(f, "{address}/{IPV6_CLIENT_BITS}"),
+            Peer::Address(IpAddr::V6(address)) => write!(f, "{address}/{IPV6_CLIENT_BITS}"),
+            peer => peer.fmt(f),
+        }
+    }
+}
+
+/// Formats the address, or `unix:` and the user id.
+impl<A: fmt::Display> fmt::Display for Peer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::User(user) => write!(f, "unix:{user}"),
         }
     }
 }
@@ -58,17 +88,21 @@ impl fmt::Display for Client {
 /// Origin of a request, stored as a request extension.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
-    /// Address of the other end of the connection.
-    peer: SocketAddr,
+    /// Other end of the connection.
+    peer: Peer,
     /// Client named by a trusted proxy.
     forwarded: Option<IpAddr>,
 }
 
 impl Origin {
     /// Determines the origin of a request received from `peer`. `proxies` lists the trusted proxies.
-    pub fn find(peer: SocketAddr, headers: &HeaderMap, proxies: &[Network]) -> Self {
-        let is_trusted = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
-        let forwarded = is_trusted(peer.ip()).then(|| forwarded_client(headers, &is_trusted));
+    pub fn find(peer: Peer, headers: &HeaderMap, proxies: &[TrustedProxy]) -> Self {
+        let is_trusted = |address: IpAddr| proxies.iter().any(|proxy| proxy.contains(address));
+        let is_proxy = match peer {
+            Peer::Address(address) => is_trusted(address.ip()),
+            Peer::User(_) => proxies.contains(&TrustedProxy::UnixSocket),
+        };
+        let forwarded = is_proxy.then(|| forwarded_client(headers, &is_trusted));
         Self {
             peer,
             forwarded: forwarded.flatten(),
@@ -82,16 +116,22 @@ impl Origin {
 
     /// Returns the client to which fair shares apply.
     pub fn client(&self) -> Client {
-        Client::from(self.forwarded.unwrap_or(self.peer.ip()))
+        self.forwarded
+            .map_or_else(|| Client::from(self.peer), Client::from)
     }
 
-    /// Returns the address of the other end of the connection.
-    pub fn peer(&self) -> SocketAddr {
+    /// Returns the other end of the connection.
+    pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Returns the address of the proxy, if a trusted proxy named the client.
-    pub fn proxy(&self) -> Option<SocketAddr> {
+    /// Returns the client that a trusted proxy named.
+    pub fn forwarded(&self) -> Option<IpAddr> {
+        self.forwarded
+    }
+
+    /// Returns the proxy, if a trusted proxy named the client.
+    pub fn proxy(&self) -> Option<Peer> {
         self.forwarded.map(|_| self.peer)
     }
 }
@@ -174,6 +214,47 @@ fn node(text: &str) -> Option<IpAddr> {
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     parsed.or_else(with_port).or_else(in_brackets)
+}
+
+/// Proxies whose headers about the client are trusted: a network, or `unix` for the processes that connect by the Unix
+/// socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrustedProxy {
+    /// Proxies with an address in this network.
+    Network(Network),
+    /// Processes that connect by the Unix socket.
+    UnixSocket,
+}
+
+impl TrustedProxy {
+    const UNIX: &str = "unix";
+
+    fn contains(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Network(network) => network.contains(address),
+            Self::UnixSocket => false,
+        }
+    }
+}
+
+impl FromStr for TrustedProxy {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        match text {
+            Self::UNIX => Ok(Self::UnixSocket),
+            _ => text.parse().map(Self::Network),
+        }
+    }
+}
+
+impl fmt::Display for TrustedProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) => network.fmt(f),
+            Self::UnixSocket => f.write_str(Self::UNIX),
+        }
+    }
 }
 
 /// IP network such as `10.0.0.0/8` or `fd00::/8`. A single address is a network of one address.
@@ -260,13 +341,15 @@ mod tests {
     use super::*;
 
     fn shown(peer: &str, headers: &[(&'static str, &str)]) -> String {
-        let proxies = ["10.0.0.0/8", "fd00::1"].map(|network| network.parse().expect("a network"));
+        let proxies = ["10.0.0.0/8", "fd00::1"].map(|proxy| proxy.parse().expect("a proxy"));
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, value.parse().expect("a value"));
         }
         let peer = SocketAddr::new(peer.parse().expect("an address"), 7);
-        Origin::find(peer, &map, &proxies).client().to_string()
+        Origin::find(Peer::Address(peer), &map, &proxies)
+            .client()
+            .to_string()
     }
 
     #[test]
@@ -317,6 +400,30 @@ mod tests {
         ] {
             assert_eq!(shown(peer, headers), client, "{peer} {headers:?}");
         }
+    }
+
+    #[test]
+    fn a_process_on_the_unix_socket_is_a_proxy_only_if_the_list_says_so() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-forwarded-for", "1.1.1.1, 10.0.0.9".parse().expect("a value"));
+        let peer = Peer::User(33);
+        for (proxies, client, proxy) in [
+            (&["10.0.0.0/8"][..], "unix:33", None),
+            (&["unix"], "10.0.0.9", Some(peer)),
+            (&["unix", "10.0.0.0/8"], "1.1.1.1", Some(peer)),
+        ] {
+            let proxies = proxies
+                .iter()
+                .map(|proxy| proxy.parse::<TrustedProxy>().expect("a proxy"));
+            let proxies = proxies.collect::<Vec<_>>();
+            let origin = Origin::find(peer, &headers, &proxies);
+            assert_eq!(
+                (origin.client().to_string().as_str(), origin.proxy()),
+                (client, proxy)
+            );
+            assert_eq!(origin.to_string(), client);
+        }
+        assert_eq!(TrustedProxy::UnixSocket.to_string(), "unix");
     }
 
     #[test]

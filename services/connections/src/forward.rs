@@ -5,7 +5,6 @@
 //! trusted authority, for the name or address under which it is reached.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::RwLock;
 
+use crate::client::{Origin, Peer};
 use crate::tls::{self, TlsError};
 
 /// Header of forwarded requests. A process that receives it forwards no further.
@@ -76,8 +76,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Sends a request to `target` (`host:port`, or `https://host:port` with TLS), and returns the response. `peer` is
-    /// the client of the request; it is added to `X-Forwarded-For`.
+    /// Sends a request to `target` (`host:port`, or `https://host:port` with TLS), and returns the response. `origin` is
+    /// that of the request; the header `X-Forwarded-For` then names its client, and the proxies on the way.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Forwarder {
         &self,
         mut request: Request<Incoming>,
         target: &str,
-        peer: Option<SocketAddr>,
+        origin: Option<Origin>,
     ) -> Result<Response, String> {
         *request.uri_mut() = at(request.uri(), target)?;
         let headers = request.headers_mut();
@@ -94,20 +94,32 @@ impl Forwarder {
         // The header below names the clients; a second list of them could contradict it.
         headers.remove(hyper::header::FORWARDED);
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
-        if let Some(peer) = peer {
-            let before = headers.get(FORWARDED_FOR).and_then(|before| before.to_str().ok());
-            let clients = match before {
-                Some(before) => format!("{before}, {}", peer.ip()),
-                None => peer.ip().to_string(),
-            };
-            let clients = HeaderValue::try_from(clients).map_err(|error| error.to_string())?;
-            headers.insert(FORWARDED_FOR, clients);
+        if let Some(origin) = origin {
+            name_client(headers, origin)?;
         }
         let sent = self.client.read().request(request);
         let mut response = sent.await.map_err(|error| root_cause(&error))?;
         remove_connection_headers(response.headers_mut());
         Ok(response.map(Body::new))
     }
+}
+
+/// Sets the header with the clients and proxies of a request.
+fn name_client(headers: &mut HeaderMap, origin: Origin) -> Result<(), String> {
+    let before = headers.remove(FORWARDED_FOR);
+    let before = before.as_ref().and_then(|before| before.to_str().ok());
+    let clients = match (origin.peer(), before) {
+        (Peer::Address(peer), Some(before)) => format!("{before}, {}", peer.ip()),
+        (Peer::Address(peer), None) => peer.ip().to_string(),
+        // A process of this machine has no address. The list is kept only if that process is a trusted proxy.
+        (Peer::User(_), _) => match origin.forwarded() {
+            Some(client) => client.to_string(),
+            None => return Ok(()),
+        },
+    };
+    let clients = HeaderValue::try_from(clients).map_err(|error| error.to_string())?;
+    headers.insert(FORWARDED_FOR, clients);
+    Ok(())
 }
 
 impl fmt::Debug for Forwarder {
@@ -174,5 +186,28 @@ mod tests {
         let encrypted = at(&uri, "https://db-1:8490").expect("an address");
         assert_eq!(encrypted, "https://db-1:8490/v1/tables?limit=3");
         assert!(at(&uri, "no address").is_err());
+    }
+
+    #[test]
+    fn the_client_is_named_after_those_before() {
+        let address = Peer::Address("192.0.2.9:7".parse().expect("an address"));
+        let proxies = ["unix".parse().expect("a proxy")];
+        for (peer, proxies, before, after) in [
+            (address, &[][..], None, Some("192.0.2.9")),
+            (address, &[], Some("1.1.1.1"), Some("1.1.1.1, 192.0.2.9")),
+            (Peer::User(1), &[], Some("1.1.1.1"), None),
+            (Peer::User(1), &proxies, Some("1.1.1.1"), Some("1.1.1.1")),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(before) = before {
+                headers.insert(FORWARDED_FOR, HeaderValue::from_static(before));
+            }
+            let origin = Origin::find(peer, &headers, proxies);
+            name_client(&mut headers, origin).expect("a header");
+            let named = headers
+                .get(FORWARDED_FOR)
+                .map(|value| value.to_str().expect("text"));
+            assert_eq!(named, after, "{peer}");
+        }
     }
 }

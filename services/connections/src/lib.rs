@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@serve`] | accept loop, connection limits, draining |
+//! | `listeners` | the sockets that accept connections: TCP, and a Unix socket |
 //! | `connection` | one connection with its timeouts; the list of open connections |
 //! | [`body`] | request bodies: limits on the sent size, the decompressed size and all bodies in flight |
 //! | [`client`] | client address of a request, if necessary as reported by a trusted proxy |
@@ -22,6 +23,7 @@ pub mod client;
 mod connection;
 pub mod forward;
 pub mod guarded_body;
+mod listeners;
 pub mod permits;
 pub mod serve;
 pub mod shares;
@@ -30,8 +32,9 @@ pub mod tls;
 
 pub use body::{BodyBytes, BodyError, BodyLimits, BodyReader, ReceivedBody};
 pub use chunk_queue::{ChunkQueue, Pushed};
-pub use client::{Client, Network, NotANetwork, Origin};
+pub use client::{Client, Network, NotANetwork, Origin, Peer, TrustedProxy};
 pub use guarded_body::with_guard;
+pub use listeners::Listeners;
 pub use permits::{NoPermit, Permit, Permits};
 pub use serve::{ConnectionSettings, Service, serve};
 pub use shares::{InUse, Share, Shares};

@@ -7,7 +7,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +17,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Network, Origin};
+use crate::client::{Client, Origin, Peer, TrustedProxy};
 use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, MinimumReadRate};
+use crate::listeners::{Listeners, Socket};
 use crate::shares::Shares;
 use crate::tls::{Tls, Transport};
 
@@ -65,8 +64,8 @@ pub struct ConnectionSettings {
     /// Longest time for running requests to finish after the shutdown signal.
     pub drain_timeout: Duration,
     /// Trusted proxies. Fair shares apply to the client that such a proxy sends in `Forwarded` or `X-Forwarded-For`.
-    pub trusted_proxies: Vec<Network>,
-    /// Certificate and key of the listener; `None` for connections in clear text.
+    pub trusted_proxies: Vec<TrustedProxy>,
+    /// Certificate and key of TCP connections; `None` for connections in clear text.
     pub tls: Option<Tls>,
 }
 
@@ -92,7 +91,7 @@ pub trait Service: Clone + Send + Sync + 'static {
     fn drain(&self);
 }
 
-/// Serves requests on `listener` until `shutdown` completes.
+/// Serves requests on `listeners` until `shutdown` completes.
 ///
 /// After `shutdown`, accepts no new connections, closes idle ones at once, and lets running requests finish within the
 /// drain timeout. Calls `serving` once, before the first connection is accepted. `concurrent` limits the number of
@@ -103,14 +102,14 @@ pub trait Service: Clone + Send + Sync + 'static {
 /// Returns an error if the listener's address cannot be read. Later errors are not returned: a failed connection
 /// does not affect other connections, and a failed accept is retried.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     service: impl Service,
     concurrent: Shares,
     settings: ConnectionSettings,
     serving: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let address = listener.local_addr()?;
+    let address = listeners.tcp().local_addr()?;
     let drain_timeout = settings.drain_timeout;
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -123,12 +122,12 @@ pub async fn serve(
         is_draining: watch::Sender::new(false),
     });
     tokio::select! {
-        () = accept(&listener, &shared, &graceful, &mut connections) => {}
+        () = accept(&listeners, &shared, &graceful, &mut connections) => {}
         () = shutdown => {}
     }
     shared.service.drain();
     shared.is_draining.send_replace(true);
-    drop(listener);
+    drop(listeners);
     tracing::info!(connections = connections.len(), "http service drains");
     if tokio::time::timeout(drain_timeout, graceful.shutdown())
         .await
@@ -151,7 +150,7 @@ struct Serving<S> {
 
 /// Accepts connections until the future is dropped.
 async fn accept<S: Service>(
-    listener: &TcpListener,
+    listeners: &Listeners,
     shared: &Arc<Serving<S>>,
     graceful: &GracefulShutdown,
     connections: &mut JoinSet<()>,
@@ -164,7 +163,7 @@ async fn accept<S: Service>(
     let mut backoff = ACCEPT_BACKOFF_MIN;
     for number in 0.. {
         while connections.try_join_next().is_some() {}
-        let (stream, peer) = match listener.accept().await {
+        let (socket, peer) = match listeners.accept().await {
             Ok(accepted) => accepted,
             // The client disconnected before its connection was accepted. The next accept needs no wait.
             Err(error) if is_clients_fault(&error) => continue,
@@ -177,14 +176,14 @@ async fn accept<S: Service>(
             }
         };
         backoff = ACCEPT_BACKOFF_MIN;
-        let client = Client::from(peer.ip());
+        let client = Client::from(peer);
         let (permit, kind) = slots.take(client).await;
         let busy = Busy::new();
         let listed = slots.open.add(number, client, kind, busy.clone());
         let (shared, watcher) = (Arc::clone(shared), graceful.watcher());
         connections.spawn(async move {
             let connection = Connection {
-                stream,
+                socket,
                 peer,
                 kind,
                 busy,
@@ -252,8 +251,8 @@ fn is_clients_fault(error: &io::Error) -> bool {
 
 /// Accepted connection.
 struct Connection {
-    stream: TcpStream,
-    peer: SocketAddr,
+    socket: Socket,
+    peer: Peer,
     kind: ConnectionKind,
     busy: Busy,
 }
@@ -262,19 +261,16 @@ impl Connection {
     /// Serves the requests of one connection until it ends or is evicted while idle.
     async fn converse<S: Service>(self, shared: Arc<Serving<S>>, watcher: Watcher) {
         let Self {
-            stream,
+            socket,
             peer,
             kind,
             busy,
         } = self;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "setting TCP_NODELAY failed");
-        }
         let settings = &shared.settings;
         let evicted = busy.clone();
         let mut is_draining = shared.is_draining.subscribe();
         let transport = tokio::select! {
-            transport = shake_hands(stream, settings) => transport,
+            transport = shake_hands(socket, settings) => transport,
             () = evicted.evicted() => return,
             _ = is_draining.wait_for(|is_draining| *is_draining) => return,
         };
@@ -340,9 +336,16 @@ impl Connection {
     }
 }
 
-/// Returns the stream of a connection, after the handshake if the listener has TLS. The handshake has the time of a request
-/// head.
-async fn shake_hands(stream: TcpStream, settings: &ConnectionSettings) -> io::Result<Transport> {
+/// Returns the stream of a connection, for TCP after the handshake if the service has TLS. The handshake has the time of a
+/// request head.
+async fn shake_hands(socket: Socket, settings: &ConnectionSettings) -> io::Result<Transport> {
+    let stream = match socket {
+        Socket::Tcp(stream) => stream,
+        Socket::Unix(stream) => return Ok(Transport::Unix(stream)),
+    };
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
+    }
     let Some(tls) = &settings.tls else {
         return Ok(Transport::Clear(stream));
     };

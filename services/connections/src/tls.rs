@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -136,23 +136,33 @@ fn config(certificates: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError
 pub(crate) enum Transport {
     Clear(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
+}
+
+/// Stream of either kind.
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
+impl Transport {
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut dyn Stream> {
+        match self.get_mut() {
+            Self::Clear(stream) => Pin::new(stream),
+            Self::Encrypted(stream) => Pin::new(stream),
+            Self::Unix(stream) => Pin::new(stream),
+        }
+    }
 }
 
 impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Clear(stream) => Pin::new(stream).poll_read(cx, into),
-            Self::Encrypted(stream) => Pin::new(stream).poll_read(cx, into),
-        }
+        self.stream().poll_read(cx, into)
     }
 }
 
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Clear(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        self.stream().poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -160,30 +170,22 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Clear(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
-            Self::Encrypted(stream) => Pin::new(stream).poll_write_vectored(cx, buffers),
-        }
+        self.stream().poll_write_vectored(cx, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Clear(stream) => stream.is_write_vectored(),
             Self::Encrypted(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Clear(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        self.stream().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Clear(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        self.stream().poll_shutdown(cx)
     }
 }

@@ -74,6 +74,6 @@ pub use serve::serve;
 pub use settings::{HttpSettings, JwtFileSettings, Secret, TlsSettings, WeakSecret};
 pub use tideline_access::jwt::JwtSettings;
 pub use tideline_change_stream::{Backoff, ChangeSettings, HostPattern, WebhookSettings};
-pub use tideline_connections::{Network, NotANetwork};
+pub use tideline_connections::{Listeners, Network, NotANetwork, TrustedProxy};
 pub use tideline_ingest::protocols::prometheus::{DeltaTemporality, OtlpSettings, TranslationStrategy};
 pub use tideline_prometheus::Settings as PrometheusSettings;

@@ -11,11 +11,10 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use tideline_change_stream::ChangeStreams;
-use tideline_connections::{ConnectionSettings, Service};
+use tideline_connections::{ConnectionSettings, Listeners, Service};
 use tideline_engine::Engine;
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Scheduler;
-use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
@@ -38,7 +37,7 @@ const USES_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval at which the files of token hashes, of keys and of the certificate are compared with their last state.
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves requests on `listener` until `shutdown` completes. Then accepts no new connections, waits for running
+/// Serves requests on `listeners` until `shutdown` completes. Then accepts no new connections, waits for running
 /// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
 /// connections are accepted.
 ///
@@ -50,7 +49,7 @@ pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Returns an error if the local address of the listener is not available, or the state of change streams, the
 /// stored tokens, the files of token hashes and of keys, or the certificate cannot be read.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     engine: Arc<Engine>,
     scheduler: Arc<Scheduler>,
     settings: HttpSettings,
@@ -99,7 +98,7 @@ pub async fn serve(
     let router = router(&app);
     let concurrent_requests = app.concurrent_requests.clone();
     tideline_connections::serve(
-        listener,
+        listeners.into(),
         Routed { app, router },
         concurrent_requests,
         limits,

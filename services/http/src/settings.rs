@@ -12,7 +12,7 @@ use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_prometheus::Settings as PrometheusSettings;
 use tideline_query::QuerySettings;
 
-use tideline_connections::Network;
+use tideline_connections::TrustedProxy;
 
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub struct HttpSettings {
     pub hosts: Vec<String>,
     /// Trusted proxies. The client that they name in `Forwarded` or `X-Forwarded-For` is used for fair shares and in
     /// the log. Default empty.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<TrustedProxy>,
     /// Maximum size of a request body as sent, in bytes. Default 32 MiB.
     pub body_bytes_max: usize,
     /// Maximum size of a request body after decompression, in bytes. Default 128 MiB.

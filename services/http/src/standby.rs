@@ -16,11 +16,10 @@ use hyper::Request;
 use hyper::body::Incoming;
 use tideline_connections::forward::{FORWARDED, Forwarder};
 use tideline_connections::shares::Shares;
-use tideline_connections::{Client, ConnectionSettings, Origin, Service};
+use tideline_connections::{Client, ConnectionSettings, Listeners, Origin, Service};
 use tideline_engine::model::{Clock, Timestamp};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::operation::Readiness;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -40,14 +39,14 @@ pub struct KnownOwner {
     pub reason: String,
 }
 
-/// Serves requests on `listener` by forwarding them to the owner, until `shutdown` completes. Running requests get the
+/// Serves requests on `listeners` by forwarding them to the owner, until `shutdown` completes. Running requests get the
 /// drain timeout, but no longer than `drain_max`.
 ///
 /// # Errors
 ///
 /// Returns an error if the local address of the listener is not available, or a certificate cannot be read.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     known: watch::Receiver<KnownOwner>,
     settings: &HttpSettings,
     clock: Arc<dyn Clock>,
@@ -78,7 +77,7 @@ pub async fn serve(
         clock,
     };
     let concurrent = Shares::new(settings.connections_max);
-    let served = tideline_connections::serve(listener, service, concurrent, limits, || {}, shutdown);
+    let served = tideline_connections::serve(listeners.into(), service, concurrent, limits, || {}, shutdown);
     tokio::select! {
         served = served => served,
         never = follow(Arc::new(files)) => match never {},
@@ -144,9 +143,9 @@ impl Standby {
                 "this process does not own the data; another process has just lost or taken it".into(),
             );
         }
-        let peer = Origin::of(request.extensions()).map(|origin| origin.peer());
+        let origin = Origin::of(request.extensions());
         let is_other = |now: &KnownOwner| now.address.as_ref() != Some(&owner);
-        let forwarded = self.forwarder.forward(request, &owner, peer);
+        let forwarded = self.forwarder.forward(request, &owner, origin);
         tokio::select! {
             answer = forwarded => answer.unwrap_or_else(|reason| {
                 unavailable(format!("the process at {owner} owns the data, but did not answer: {reason}"))

@@ -81,6 +81,9 @@ pub(crate) struct ServerArguments {
     /// Address to listen on [default: 127.0.0.1:8490].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// Unix socket to listen on in addition.
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<String>,
     /// Engine that stores the data: fjall or cassandra [default: fjall].
     #[arg(long, value_name = "ENGINE")]
     backend: Option<String>,
@@ -161,6 +164,7 @@ impl ServerArguments {
             ("storage.backend", self.backend.clone()),
             ("server.data_dir", self.data_dir.clone()),
             ("server.listen", self.listen.clone()),
+            ("server.unix_socket", self.unix_socket.clone()),
             ("auth.token_file", self.token_file.clone()),
             ("http.tls", self.tls.clone()),
             (

@@ -186,7 +186,7 @@ fn stand_by(
     options: CassandraOptions,
     clock: Arc<dyn Clock>,
 ) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
-    let listener = process.listener(config)?;
+    let listeners = process.listeners(config)?;
     let (known, seen) = watch::channel(KnownOwner {
         address: None,
         reason: "this process is connecting to the cluster".to_owned(),
@@ -205,7 +205,7 @@ fn stand_by(
         let ended = async {
             outcome = has_taken.await.ok();
         };
-        let served = standby::serve(listener, seen, &settings, clock, HAND_OVER, ended).await;
+        let served = standby::serve(listeners, seen, &settings, clock, HAND_OVER, ended).await;
         served.map_err(|error| ServerError::Serve {
             reason: error.to_string(),
         })?;

@@ -42,6 +42,8 @@ use sources::Given;
 pub struct Config {
     /// Address to listen on. With port 0, the system chooses a free port.
     pub listen: SocketAddr,
+    /// Path of the Unix socket, if the server listens on one in addition.
+    pub unix_socket: Option<PathBuf>,
     /// Folder for all data, except the cold tier if `storage.cold_dir` is set.
     pub data_dir: PathBuf,
     /// True to allow listening beyond this machine without a token.
@@ -139,6 +141,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8490)),
+            unix_socket: None,
             data_dir: PathBuf::from("./tideline-data"),
             insecure_public: false,
             token: None,

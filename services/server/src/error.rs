@@ -49,6 +49,14 @@ pub enum ServerError {
         /// Reason of the failure.
         source: io::Error,
     },
+    /// The server cannot listen on its Unix socket.
+    #[error("cannot listen on the Unix socket {}: {source}", path.display())]
+    ListenUnix {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Reason of the failure.
+        source: io::Error,
+    },
     /// The data folder cannot be created.
     #[error("cannot create the data folder {}: {source}", data_dir.display())]
     DataDir {

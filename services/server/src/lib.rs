@@ -18,6 +18,7 @@
 //! | `installation` | creation of a data folder, and whether an earlier release made it |
 //! | `descriptors` | division of file descriptors between store and connections |
 //! | [`check`] | integrity check of a data folder that no server uses |
+//! | `unix_socket` | Unix socket of the server |
 //! | [`error`] | [`ServerError`] |
 
 pub mod check;
@@ -32,6 +33,7 @@ mod installation;
 pub mod logging;
 pub mod memory;
 pub mod server;
+mod unix_socket;
 
 pub use config::{
     ClusterConfig, Config, LogFormat, Origin, Problem, Resolved, Secret, Sources, StorageEngine, reference,

@@ -18,6 +18,7 @@ use tideline_engine::archive::Archive;
 use tideline_engine::backend::Backend;
 use tideline_engine::model::{Clock, Timestamp};
 use tideline_engine::runtime::{Supervisor, ThreadFailure};
+use tideline_http::Listeners;
 use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
 #[cfg(feature = "cassandra")]
@@ -32,6 +33,7 @@ use crate::descriptors;
 use crate::error::{Result, ServerError};
 use crate::installation;
 use crate::memory::MemoryLimit;
+use crate::unix_socket::UnixSocket;
 
 /// Running server. Dropping it without [`Self::wait`] has the effect of a kill: acknowledged data is safe, but
 /// nothing is closed.
@@ -48,6 +50,8 @@ pub struct Server {
     serving: JoinHandle<io::Result<()>>,
     /// Longest time from the stop request until the database is closed.
     end_timeout: Duration,
+    /// Removes the file of the Unix socket at the end.
+    unix: Option<UnixSocket>,
 }
 
 /// Handle to stop a [`Server`], from any thread and any number of times.
@@ -110,12 +114,13 @@ impl Server {
         clock: Arc<dyn Clock>,
         open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
     ) -> Result<Self> {
-        let listener = process.listener(config)?;
+        let listeners = process.listeners(config)?;
         let Process {
             runtime,
             stop,
             address,
             files_max,
+            unix,
             ..
         } = process;
         let supervisor = Supervisor::default();
@@ -160,7 +165,7 @@ impl Server {
             descriptors::connections_max(http.connections_max, files_max, config.backend.open_files_max);
         let (begun, has_begun) = mpsc::channel();
         let serving = runtime.spawn(tideline_http::serve(
-            listener,
+            listeners,
             Arc::clone(&engine),
             Arc::clone(&scheduler),
             http,
@@ -187,6 +192,7 @@ impl Server {
             supervisor,
             serving,
             end_timeout,
+            unix,
         })
     }
 
@@ -225,9 +231,11 @@ impl Server {
             supervisor,
             serving,
             end_timeout,
+            unix,
             ..
         } = self;
         let end = runtime.block_on(serving);
+        drop(unix);
         let served = match end {
             Ok(Ok(())) if stop.is_requested() => Ok(()),
             Ok(Ok(())) => Err("it no longer listens".to_owned()),
@@ -250,6 +258,7 @@ pub(crate) struct Process {
     pub(crate) stop: Stop,
     pub(crate) address: SocketAddr,
     listener: std::net::TcpListener,
+    unix: Option<UnixSocket>,
     files_max: Option<u64>,
 }
 
@@ -275,23 +284,41 @@ impl Process {
             .and_then(TcpListener::into_std)
             .map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        let bind = |path: &PathBuf| UnixSocket::bind(path).map_err(listening_on(path));
+        let unix = config.unix_socket.as_ref().map(bind).transpose()?;
         Ok(Self {
             runtime,
             stop,
             address,
             listener,
+            unix,
             files_max,
         })
     }
 
-    /// Returns another handle of the listening socket.
-    pub(crate) fn listener(&self, config: &Config) -> Result<TcpListener> {
+    /// Returns other handles of the listening sockets.
+    pub(crate) fn listeners(&self, config: &Config) -> Result<Listeners> {
         let _in_runtime = self.runtime.enter();
         let listener = self.listener.try_clone().and_then(TcpListener::from_std);
-        listener.map_err(|source| ServerError::Listen {
+        let listener = listener.map_err(|source| ServerError::Listen {
             address: config.listen,
             source,
-        })
+        })?;
+        let listeners = Listeners::from(listener);
+        match (&self.unix, &config.unix_socket) {
+            (Some(unix), Some(path)) => {
+                let unix = unix.listener().map_err(listening_on(path))?;
+                Ok(listeners.with_unix(unix))
+            }
+            _ => Ok(listeners),
+        }
+    }
+}
+
+fn listening_on(path: &Path) -> impl FnOnce(io::Error) -> ServerError {
+    |source| ServerError::ListenUnix {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -95,6 +95,13 @@ pub(crate) const KEYS: &[Key] = &[
     )
     .flagged(),
     Key::new(
+        "server.unix_socket",
+        "Path of a Unix socket to listen on in addition, for processes of this machine. Processes of the owner\n\
+         and of the group of the file can connect. Requests need tokens as on other connections.",
+        |config| Slot::OptionalPath(&mut config.unix_socket),
+    )
+    .flagged(),
+    Key::new(
         "server.data_dir",
         "Folder for all data. It is created if it is missing. Only one process can use it at a time.",
         |config| Slot::Path(&mut config.data_dir),
@@ -221,8 +228,8 @@ pub(crate) const KEYS: &[Key] = &[
         "http.trusted_proxies",
         "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client that they name in\n\
          `Forwarded` or `X-Forwarded-For` counts for fair shares and in the log; from other addresses\n\
-         these headers are ignored.",
-        |config| Slot::Networks(&mut config.http.trusted_proxies),
+         these headers are ignored. `unix` stands for processes that connect by the Unix socket.",
+        |config| Slot::Proxies(&mut config.http.trusted_proxies),
     ),
     Key::new(
         "http.body_bytes_max",

@@ -5,12 +5,13 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use tideline_engine::archive::{ArchiveError, TargetPrefix};
 use tideline_engine::backend::Acknowledged;
 use tideline_engine::model::time::{format_duration, parse_duration};
-use tideline_http::{DeltaTemporality, Network, NotANetwork, TranslationStrategy};
+use tideline_http::{DeltaTemporality, Network, NotANetwork, TranslationStrategy, TrustedProxy};
 use tracing_subscriber::EnvFilter;
 
 use super::cluster::{StorageEngine, acknowledged_of_name};
@@ -31,6 +32,8 @@ pub(crate) enum Slot<'a> {
     Hosts(&'a mut Vec<String>),
     /// Addresses and networks, separated by commas; an empty text is an empty list.
     Networks(&'a mut Vec<Network>),
+    /// Addresses and networks of proxies, and `unix`, separated by commas; an empty text is an empty list.
+    Proxies(&'a mut Vec<TrustedProxy>),
     /// Names, separated by commas; an empty text is an empty list.
     Names(&'a mut Vec<String>),
     /// Archive addresses, separated by commas; an empty text is an empty list.
@@ -95,6 +98,7 @@ impl Slot<'_> {
             Self::OptionalText(setting) => *setting = (!text.is_empty()).then(|| text.to_owned()),
             Self::Hosts(setting) => *setting = read_hosts(text)?,
             Self::Networks(setting) => *setting = read_networks(text)?,
+            Self::Proxies(setting) => *setting = read_networks(text)?,
             Self::Names(setting) => *setting = read_names(text)?,
             Self::Targets(setting) => *setting = read_targets(text)?,
             Self::TranslationStrategy(setting) => *setting = text.parse()?,
@@ -148,16 +152,9 @@ impl Slot<'_> {
             Self::Hosts(setting) => quoted(&setting.join(", ")),
             Self::Names(setting) if setting.is_empty() => return None,
             Self::Names(setting) => quoted(&setting.join(", ")),
-            Self::Networks(setting) if setting.is_empty() => return None,
-            Self::Networks(setting) => {
-                let shown: Vec<_> = setting.iter().map(Network::to_string).collect();
-                quoted(&shown.join(", "))
-            }
-            Self::Targets(setting) if setting.is_empty() => return None,
-            Self::Targets(setting) => {
-                let shown: Vec<_> = setting.iter().map(TargetPrefix::to_string).collect();
-                quoted(&shown.join(", "))
-            }
+            Self::Networks(setting) => quoted(&joined(setting)?),
+            Self::Proxies(setting) => quoted(&joined(setting)?),
+            Self::Targets(setting) => quoted(&joined(setting)?),
             Self::Switch(setting) => setting.to_string(),
             Self::Bytes(setting) => quoted(&format_bytes(*setting as u64)),
             Self::Bytes64(setting) => quoted(&format_bytes(*setting)),
@@ -190,6 +187,7 @@ impl Slot<'_> {
             Self::TranslationStrategy(_) => "name of a strategy",
             Self::DeltaTemporality(_) => "refuse or store",
             Self::Networks(_) => "addresses and networks, separated by commas",
+            Self::Proxies(_) => "addresses, networks and unix, separated by commas",
             Self::Targets(_) => "addresses, separated by commas",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
@@ -239,8 +237,14 @@ fn read_names(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// Formats a list with commas; `None` for an empty list.
+fn joined(list: &[impl ToString]) -> Option<String> {
+    let shown: Vec<_> = list.iter().map(ToString::to_string).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
 /// Parses addresses and networks, separated by commas.
-fn read_networks(text: &str) -> Result<Vec<Network>, String> {
+fn read_networks<T: FromStr<Err = NotANetwork>>(text: &str) -> Result<Vec<T>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read = |entry: &str| {
         let address = entry.trim_start_matches('[').trim_end_matches(']');

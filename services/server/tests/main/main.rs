@@ -26,6 +26,7 @@ mod shell;
 mod sql;
 mod tls;
 mod tls_listener;
+mod unix_socket;
 mod write;
 mod write_again;
 mod write_csv;
