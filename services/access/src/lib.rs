@@ -10,6 +10,7 @@
 //! | [`scope`] | [`Scope`]: the tables, models and timelines to which a token is restricted |
 //! | [`condition`] | [`TimelineCondition`]: the condition on these timelines |
 //! | [`principal`] | [`Principal`], [`Access`], [`Denied`]: the decision |
+//! | [`tenant`] | [`Tenant`]: owner of tables, with budgets |
 //! | [`token`] | [`TokenText`]: the text of a token, its checksum and its hash |
 //! | [`jwt`] | [`JwtVerifier`](jwt::JwtVerifier): JSON Web Tokens of an identity provider |
 //! | `verification` | signature algorithms of these tokens |
@@ -39,6 +40,7 @@ pub mod principal;
 pub mod record;
 pub mod registry;
 pub mod scope;
+pub mod tenant;
 pub mod token;
 mod verification;
 
@@ -48,5 +50,6 @@ pub use principal::{Access, Denied, Principal};
 pub use record::{StoredSecret, TokenRecord};
 pub use registry::{Authenticated, Tokens};
 
-pub use scope::{Scope, ScopeError, TablePattern};
+pub use scope::{Scope, ScopeError, TablePattern, TenantPattern};
+pub use tenant::{Budgets, OverBudget, RunningQuery, Tenant, TenantFigures, TenantRecord};
 pub use token::{TokenHash, TokenText};

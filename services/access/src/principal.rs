@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use tideline_model::{TableModel, Timestamp};
+use tideline_model::{TableModel, TableName, Timestamp};
 
 use crate::action::{Action, Role};
 use crate::condition::TimelineCondition;
 use crate::scope::Scope;
+use crate::tenant::{Tenant, TenantRecord};
 
 /// End of a principal that never ends.
 const NEVER: i64 = i64::MAX;
@@ -19,13 +20,15 @@ const NEVER: i64 = i64::MAX;
 /// Originator of a request: a token, or all clients of a server without tokens.
 #[derive(Debug)]
 pub struct Principal {
-    name: Box<str>,
+    name: Arc<str>,
     /// Id of the token; `None` for a principal without a stored token.
-    id: Option<Box<str>>,
-    roles: Vec<Role>,
-    scope: Scope,
-    /// Time at which the principal ends, in nanoseconds since the epoch.
-    ends: AtomicI64,
+    id: Option<Arc<str>>,
+    roles: Arc<[Role]>,
+    scope: Arc<Scope>,
+    /// Tenant for which the requests act.
+    tenant: Option<Arc<Tenant>>,
+    /// Time at which the principal ends, in nanoseconds since the epoch. All principals of a token share it.
+    ends: Arc<AtomicI64>,
 }
 
 impl Principal {
@@ -37,9 +40,10 @@ impl Principal {
         Self {
             name: name.into(),
             id: None,
-            roles,
-            scope,
-            ends: AtomicI64::new(NEVER),
+            roles: roles.into(),
+            scope: Arc::new(scope),
+            tenant: None,
+            ends: Arc::new(AtomicI64::new(NEVER)),
         }
     }
 
@@ -47,15 +51,43 @@ impl Principal {
     #[must_use]
     pub(crate) fn of_token(mut self, id: &str, expires: Option<Timestamp>) -> Self {
         self.id = Some(id.into());
-        self.ends = AtomicI64::new(expires.map_or(NEVER, |time| time.nanos()));
+        self.ends = Arc::new(AtomicI64::new(expires.map_or(NEVER, |time| time.nanos())));
         self
     }
 
     /// Returns the principal with an end.
     #[must_use]
     pub fn ending(mut self, end: Timestamp) -> Self {
-        self.ends = AtomicI64::new(end.nanos());
+        self.ends = Arc::new(AtomicI64::new(end.nanos()));
         self
+    }
+
+    /// Returns the principal of a request that acts for a tenant. It ends with this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the token may not act for the tenant.
+    pub fn acting_for(&self, tenant: &Arc<Tenant>) -> Result<Self, Denied> {
+        let name = &tenant.record().name;
+        if !self.scope.has_tenant(name) {
+            return Err(self.denied_tenant(name));
+        }
+        Ok(Self {
+            name: Arc::clone(&self.name),
+            id: self.id.clone(),
+            roles: Arc::clone(&self.roles),
+            scope: Arc::clone(&self.scope),
+            tenant: Some(Arc::clone(tenant)),
+            ends: Arc::clone(&self.ends),
+        })
+    }
+
+    /// Returns the refusal of a tenant for which the token may not act, or which does not exist.
+    pub fn denied_tenant(&self, tenant: &str) -> Denied {
+        Denied {
+            principal: self.to_string(),
+            reason: Reason::Tenant(tenant.chars().take(80).collect()),
+        }
     }
 
     /// Creates the principal of all requests to a server without tokens.
@@ -88,9 +120,53 @@ impl Principal {
         &self.scope
     }
 
-    /// Returns true until the token expires or is revoked. A long response checks it while it runs.
+    /// Returns the tenant for which the requests act.
+    pub fn tenant(&self) -> Option<&Arc<Tenant>> {
+        self.tenant.as_ref()
+    }
+
+    /// Returns true if requests have to name a tenant, and this one has not.
+    pub fn needs_tenant(&self) -> bool {
+        self.tenant.is_none() && !self.scope.tenants().is_empty()
+    }
+
+    /// Returns true if the principal is restricted in no way.
+    pub fn is_unrestricted(&self) -> bool {
+        self.scope.is_everything() && self.tenant.is_none()
+    }
+
+    /// Returns the name of the table of requests that name none.
+    pub fn default_table(&self) -> &str {
+        let of_tenant = self
+            .tenant
+            .as_ref()
+            .and_then(|tenant| tenant.record().default_table.as_ref());
+        of_tenant.map_or(TableName::DEFAULT, TableName::as_str)
+    }
+
+    /// Returns true if a table of this name can be one of the principal. A token for tenants has none without a tenant.
+    fn has_table(&self, table: &str) -> bool {
+        let is_of_tenant = match &self.tenant {
+            Some(tenant) => tenant.record().has_table(table),
+            None => self.scope.tenants().is_empty(),
+        };
+        is_of_tenant && self.scope.has_table(table)
+    }
+
+    /// Returns true if all tables with this name or prefix are those of the principal.
+    fn covers(&self, pattern: &str) -> bool {
+        let is_of_tenant = match &self.tenant {
+            Some(tenant) => tenant.covers(pattern),
+            None => self.scope.tenants().is_empty(),
+        };
+        is_of_tenant && self.scope.covers(pattern)
+    }
+
+    /// Returns true until the token expires or is revoked, or the tables of its tenant change. A long response checks it
+    /// while it runs.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         now.nanos() < self.ends.load(Ordering::Relaxed)
+            && self.tenant.as_ref().is_none_or(|tenant| tenant.is_current())
     }
 
     /// Returns the time at which the token expires; `None` if it never does.
@@ -104,11 +180,10 @@ impl Principal {
         self.ends.store(i64::MIN, Ordering::Relaxed);
     }
 
-    fn denied(&self, action: Action, reason: Reason) -> Denied {
+    fn denied(&self, action: Action, reason: Refused) -> Denied {
         Denied {
             principal: self.to_string(),
-            action,
-            reason,
+            reason: Reason::Action(action, reason),
         }
     }
 }
@@ -143,7 +218,7 @@ impl Access {
                 principal: Arc::clone(principal),
                 action,
             }),
-            false => Err(principal.denied(action, Reason::Role(principal.roles.clone()))),
+            false => Err(principal.denied(action, Refused::Role(principal.roles.to_vec()))),
         }
     }
 
@@ -167,7 +242,7 @@ impl Access {
     ///
     /// [`Denied`] if the name is outside of the scope.
     pub fn check_table(&self, table: &str) -> Result<(), Denied> {
-        match self.principal.scope.has_table(table) {
+        match self.principal.has_table(table) {
             true => Ok(()),
             false => Err(self.out_of_scope(Some(table))),
         }
@@ -191,7 +266,7 @@ impl Access {
     ///
     /// [`Denied`] if the principal has a scope.
     pub fn check_all(&self) -> Result<(), Denied> {
-        match self.principal.scope.is_everything() {
+        match self.principal.is_unrestricted() {
             true => Ok(()),
             false => Err(self.out_of_scope(None)),
         }
@@ -207,10 +282,7 @@ impl Access {
         if patterns.is_empty() {
             return self.check_all();
         }
-        match patterns
-            .iter()
-            .find(|pattern| !self.principal.scope.covers(pattern))
-        {
+        match patterns.iter().find(|pattern| !self.principal.covers(pattern)) {
             Some(pattern) => Err(self.out_of_scope(Some(pattern))),
             None => Ok(()),
         }
@@ -232,13 +304,13 @@ impl Access {
             None => Ok(()),
             Some(condition) => Err(self
                 .principal
-                .denied(self.action, Reason::Timelines(condition.clone()))),
+                .denied(self.action, Refused::Timelines(condition.clone()))),
         }
     }
 
     /// Returns true if the principal may perform the action on an existing table.
     pub fn allows(&self, table: &str, model: TableModel) -> bool {
-        self.principal.scope.has_table(table) && self.principal.scope.has_model(model)
+        self.principal.has_table(table) && self.principal.scope.has_model(model)
     }
 
     /// Returns the refusal of a table outside of the scope.
@@ -247,9 +319,18 @@ impl Access {
     }
 
     fn out_of_scope(&self, table: Option<&str>) -> Denied {
-        let reason = Reason::Scope {
+        let mut scope = self.principal.scope.to_string();
+        if let Some(tenant) = &self.principal.tenant {
+            let TenantRecord { name, tables, .. } = tenant.record();
+            let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            scope = format!(
+                "{scope}, and the request acts for the tenant {name} with tables {}",
+                tables.join(", ")
+            );
+        }
+        let reason = Refused::Scope {
             table: table.map(|name| name.chars().take(80).collect()),
-            scope: self.principal.scope.to_string(),
+            scope,
         };
         self.principal.denied(self.action, reason)
     }
@@ -259,12 +340,19 @@ impl Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
     principal: String,
-    action: Action,
     reason: Reason,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reason {
+    /// The principal may not perform the action.
+    Action(Action, Refused),
+    /// The principal may not act for the tenant.
+    Tenant(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Refused {
     /// None of these roles allows the action.
     Role(Vec<Role>),
     /// The table is outside of the scope. `None`: the action applies to all tables.
@@ -275,13 +363,15 @@ enum Reason {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            principal,
-            action,
-            reason,
-        } = self;
+        let Self { principal, reason } = self;
+        let (action, reason) = match reason {
+            Reason::Action(action, reason) => (action, reason),
+            Reason::Tenant(tenant) => {
+                return write!(f, "{principal} may not act for the tenant {tenant:?}");
+            }
+        };
         match reason {
-            Reason::Role(roles) => {
+            Refused::Role(roles) => {
                 let names = |roles: &[Role]| {
                     roles
                         .iter()
@@ -300,18 +390,18 @@ impl fmt::Display for Denied {
                     names(&needed)
                 )
             }
-            Reason::Scope {
+            Refused::Scope {
                 table: Some(table),
                 scope,
             } => write!(
                 f,
                 "{principal} may not perform the action `{action}` on table {table:?}; its scope is {scope}"
             ),
-            Reason::Scope { table: None, scope } => write!(
+            Refused::Scope { table: None, scope } => write!(
                 f,
                 "{principal} may not perform the action `{action}` on all tables together; its scope is {scope}"
             ),
-            Reason::Timelines(condition) => write!(
+            Refused::Timelines(condition) => write!(
                 f,
                 "{principal} may not make this request, which is about all timelines of a table; it is restricted to \
                  timelines with {condition}"
@@ -358,6 +448,73 @@ mod tests {
         assert_eq!(read.check_table("billing"), Err(of_name));
         assert!(read.check("fleet", TableModel::Wide).is_err());
         assert!(read.check_all().is_err());
+    }
+
+    #[test]
+    fn a_principal_that_acts_for_a_tenant_has_only_its_tables() {
+        let record: TenantRecord = serde_json::from_str(
+            r#"{"name":"acme","tables":["acme-*","shared"],"default_table":"acme-metrics","created":1}"#,
+        )
+        .expect("valid");
+        let tenant = Arc::new(Tenant::new(record));
+        let scope = Scope::new(["acme-a*", "other", "sh*"], []).and_then(|scope| scope.with_tenants(["ac*"]));
+        let token = Principal::new("gateway", [Role::Reader, Role::Operator], scope.expect("valid"))
+            .of_token("17", None);
+        let token = Arc::new(token);
+        let read = Access::new(&token, Action::Read).expect("a reader");
+        assert!(read.check_table("acme-a1").is_err(), "no tenant, no tables");
+        let acting = Arc::new(token.acting_for(&tenant).expect("a tenant of the token"));
+        assert_eq!(acting.default_table(), "acme-metrics");
+        let read = Access::new(&acting, Action::Read).expect("a reader");
+        for (table, is_allowed) in [
+            ("acme-a1", true),
+            ("shared", true),
+            ("acme-b", false),
+            ("other", false),
+        ] {
+            assert_eq!(read.check_table(table).is_ok(), is_allowed, "{table}");
+            assert_eq!(
+                read.check_patterns(&[table.to_owned()]).is_ok(),
+                is_allowed,
+                "{table}"
+            );
+        }
+        assert!(read.check_patterns(&["acme-a*".to_owned()]).is_ok());
+        assert!(read.check_patterns(&["sh*".to_owned()]).is_err());
+        assert!(read.check_all().is_err());
+        let denied = read.check_table("other").expect_err("outside of the tenant");
+        assert!(
+            denied
+                .to_string()
+                .contains("the tenant acme with tables acme-*, shared"),
+            "{denied}"
+        );
+        let now = Timestamp::from_nanos_clamped(0);
+        let mut record = tenant.record().clone();
+        record.budgets.queries = Some(1);
+        let same_tables = tenant.changed(record.clone());
+        assert!(acting.is_valid(now));
+        record.tables.truncate(1);
+        let _changed = same_tables.changed(record);
+        assert!(!acting.is_valid(now), "its tables have changed");
+        let acting = token
+            .acting_for(&Arc::new(Tenant::new(tenant.record().clone())))
+            .expect("its tenant");
+        assert!(acting.is_valid(now));
+        token.end();
+        assert!(!acting.is_valid(now), "it ends with its token");
+
+        let scope = Scope::default().with_tenants(["globex"]).expect("valid");
+        let other = Principal::new("b", [Role::Reader], scope);
+        assert_eq!(
+            other.acting_for(&tenant).expect_err("another tenant").to_string(),
+            "b may not act for the tenant \"acme\""
+        );
+        let everything = Principal::new("c", [Role::Reader], Scope::default());
+        assert!(
+            everything.acting_for(&tenant).is_err(),
+            "a token without tenants acts for none"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Scopes: the tables, models and timelines to which a token is restricted.
 //!
-//! An empty scope restricts nothing. With tables, a token reaches only tables with these names or prefixes; with models,
+//! An empty scope restricts nothing. With tenants, each request with the token acts for one of them, and reaches only its
+//! tables. With tables, a token reaches only tables with these names or prefixes; with models,
 //! only tables of these models; with a condition, only timelines that match it, in tables of the model series.
 
 use std::fmt;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tideline_model::{Role, TableModel, TableName};
 
 use crate::condition::{TimelineCondition, TimelineConditionError};
+use crate::tenant::check_name;
 
 /// Maximum number of table patterns of a scope.
 pub const PATTERNS_MAX: usize = 100;
@@ -25,7 +27,14 @@ pub struct Scope {
     models: Vec<TableModel>,
     #[serde(rename = "timelines", default, skip_serializing_if = "Option::is_none")]
     condition: Option<TimelineCondition>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<TenantPattern>,
 }
+
+/// Name of a tenant, or a prefix followed by `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TenantPattern(Box<str>);
 
 /// Error of an invalid scope.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +45,13 @@ pub enum ScopeError {
     )]
     Pattern(String),
     /// The scope has too many patterns.
-    #[error("a scope has at most {PATTERNS_MAX} names and prefixes of tables, this one has {0}")]
+    #[error(
+        "a scope has at most {PATTERNS_MAX} names and prefixes of tables, and of tenants; this one has {0}"
+    )]
     TooMany(usize),
+    /// The text is neither the name of a tenant nor a prefix.
+    #[error("{0:?} is neither the name of a tenant nor a prefix followed by one `*`: {1}")]
+    Tenant(String, String),
     /// The condition on timelines is not suitable.
     #[error(transparent)]
     Condition(#[from] TimelineConditionError),
@@ -55,6 +69,60 @@ impl TablePattern {
             Some(prefix) => table.starts_with(prefix),
             None => table == &*self.0,
         }
+    }
+
+    /// Returns true if a table can match both patterns.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        match (self.0.strip_suffix('*'), other.0.strip_suffix('*')) {
+            (Some(one), Some(other)) => one.starts_with(other) || other.starts_with(one),
+            (_, None) => self.matches(&other.0),
+            (None, Some(_)) => other.matches(&self.0),
+        }
+    }
+
+    /// Returns true if all tables of another pattern match this one.
+    fn covers(&self, pattern: &str) -> bool {
+        match (self.0.strip_suffix('*'), pattern.strip_suffix('*')) {
+            (Some(own), Some(prefix)) => prefix.starts_with(own),
+            (Some(own), None) => pattern.starts_with(own),
+            (None, Some(_)) => false,
+            (None, None) => *self.0 == *pattern,
+        }
+    }
+}
+
+impl TenantPattern {
+    /// Returns true if the tenant has this name or begins with this prefix.
+    fn matches(&self, tenant: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(prefix) => tenant.starts_with(prefix),
+            None => tenant == &*self.0,
+        }
+    }
+}
+
+impl TryFrom<String> for TenantPattern {
+    type Error = ScopeError;
+
+    fn try_from(text: String) -> Result<Self, ScopeError> {
+        let name = text.strip_suffix('*').unwrap_or(&text);
+        let is_all = name.is_empty() && !text.is_empty();
+        match check_name(name) {
+            Err(reason) if !is_all => Err(ScopeError::Tenant(text.chars().take(80).collect(), reason)),
+            _ => Ok(Self(text.into())),
+        }
+    }
+}
+
+impl From<TenantPattern> for String {
+    fn from(pattern: TenantPattern) -> Self {
+        pattern.0.into()
+    }
+}
+
+impl fmt::Display for TenantPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -113,7 +181,46 @@ impl Scope {
             tables,
             models,
             condition: None,
+            tenants: Vec::new(),
         })
+    }
+
+    /// Restricts the scope to requests that act for one of these tenants: names, and prefixes followed by `*`. An empty
+    /// list changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ScopeError::Tenant`] for a text that is neither, and [`ScopeError::TooMany`] for more than [`PATTERNS_MAX`].
+    pub fn with_tenants<T: Into<String>>(
+        mut self,
+        tenants: impl IntoIterator<Item = T>,
+    ) -> Result<Self, ScopeError> {
+        let tenants = tenants
+            .into_iter()
+            .map(|text| TenantPattern::try_from(text.into()));
+        self.tenants = tenants.collect::<Result<_, _>>()?;
+        match self.tenants.len() {
+            0..=PATTERNS_MAX => Ok(self),
+            count => Err(ScopeError::TooMany(count)),
+        }
+    }
+
+    /// Returns the names and prefixes of the tenants for which requests act; empty for requests without a tenant.
+    pub fn tenants(&self) -> &[TenantPattern] {
+        &self.tenants
+    }
+
+    /// Returns true if requests may act for this tenant.
+    pub fn has_tenant(&self, tenant: &str) -> bool {
+        self.tenants.iter().any(|pattern| pattern.matches(tenant))
+    }
+
+    /// Returns the tenant if requests can act for one only.
+    pub fn only_tenant(&self) -> Option<&str> {
+        match self.tenants.as_slice() {
+            [TenantPattern(name)] if !name.ends_with('*') => Some(name),
+            _ => None,
+        }
     }
 
     /// Restricts the scope to timelines that match a condition, and to tables of the model series; `None` changes nothing.
@@ -142,8 +249,8 @@ impl Scope {
     pub fn check_roles(&self, roles: &[Role]) -> Result<(), &'static str> {
         if roles.contains(&Role::Admin) && !self.is_everything() {
             return Err(
-                "the role admin cannot be restricted to tables, models or timelines, because an admin can create other \
-                 tokens",
+                "the role admin cannot be restricted to tables, models, timelines or tenants, because an admin can create \
+                 other tokens",
             );
         }
         if roles.contains(&Role::Operator) && self.condition.is_some() {
@@ -172,7 +279,10 @@ impl Scope {
 
     /// Returns true if the scope restricts nothing.
     pub fn is_everything(&self) -> bool {
-        self.tables.is_empty() && self.models.is_empty() && self.condition.is_none()
+        self.tables.is_empty()
+            && self.models.is_empty()
+            && self.condition.is_none()
+            && self.tenants.is_empty()
     }
 
     /// Returns true if a table of this name can be in the scope.
@@ -183,13 +293,11 @@ impl Scope {
     /// Returns true if all tables that have this name, or begin with this prefix if it ends with `*`, are in the scope,
     /// also those that are created later.
     pub fn covers(&self, pattern: &str) -> bool {
-        let covers = |own: &TablePattern| match (own.0.strip_suffix('*'), pattern.strip_suffix('*')) {
-            (Some(own), Some(prefix)) => prefix.starts_with(own),
-            (Some(own), None) => pattern.starts_with(own),
-            (None, Some(_)) => false,
-            (None, None) => *own.0 == *pattern,
-        };
-        self.models.is_empty() && (self.tables.is_empty() || self.tables.iter().any(covers))
+        self.models.is_empty() && (self.tables.is_empty() || Self::patterns_cover(&self.tables, pattern))
+    }
+
+    pub(crate) fn patterns_cover(own: &[TablePattern], pattern: &str) -> bool {
+        own.iter().any(|own| own.covers(pattern))
     }
 
     /// Returns true if tables of this model can be in the scope.
@@ -214,9 +322,15 @@ impl fmt::Display for Scope {
             let models = self.models.iter().map(|model| model.name().to_owned());
             write!(f, " of the model {}", join(models.collect()))?;
         }
-        match &self.condition {
-            None => Ok(()),
-            Some(condition) => write!(f, ", timelines with {condition}"),
+        if let Some(condition) = &self.condition {
+            write!(f, ", timelines with {condition}")?;
+        }
+        match self.tenants.is_empty() {
+            true => Ok(()),
+            false => {
+                let tenants = self.tenants.iter().map(ToString::to_string).collect();
+                write!(f, ", tenants {}", join(tenants))
+            }
         }
     }
 }

@@ -84,6 +84,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Charges written points, rows or messages to the tenant of the principal of this handle.
+    pub(crate) fn charge_tenant(&self, count: usize) {
+        let tenant = self
+            .access
+            .as_ref()
+            .and_then(|access| access.principal().tenant());
+        if let Some(tenant) = tenant {
+            tenant.charge_points(count as u64, self.clock.monotonic());
+        }
+    }
+
     /// Checks that the principal of this handle may change tables, and a table of this name.
     pub(crate) fn check_operates(&self, table: &str, model: TableModel) -> Result<()> {
         if let Some(access) = &self.access {

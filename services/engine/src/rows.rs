@@ -264,6 +264,7 @@ impl Engine {
             &writes[number].key
         });
         self.note_column_updates(table, writes);
+        self.charge_tenant(writes.len());
         self.charge_writes(table, writes)
     }
 

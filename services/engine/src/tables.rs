@@ -122,13 +122,19 @@ impl Table {
 }
 
 impl Engine {
-    /// Returns the default table, which exists from the first start.
+    /// Returns the table of requests that name none: that of the tenant of this handle, otherwise the default table,
+    /// which exists from the first start.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] if its model is not series, or a store error if it cannot be read.
+    /// Returns [`EngineError::OtherModel`] if its model is not series, [`EngineError::Denied`] if the tenant has no such
+    /// table, or a store error if it cannot be read.
     pub fn default_table(&self) -> Result<Table> {
-        self.table(TableName::DEFAULT)
+        let of_principal = self
+            .access
+            .as_ref()
+            .map(|access| access.principal().default_table());
+        self.table(of_principal.unwrap_or(TableName::DEFAULT))
     }
 
     /// Creates a table.

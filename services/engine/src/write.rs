@@ -225,6 +225,7 @@ impl Engine {
         options: &WriteOptions<'_>,
     ) -> Result<WriteOutcome> {
         self.check_writable()?;
+        self.charge_tenant(batch.groups.iter().map(|group| group.rows()).sum());
         let spec = table.spec();
         let mut rejects = batch.rejects;
         let bounds = Bounds::new(&spec, self.write_clock(), self.refused_before(table));

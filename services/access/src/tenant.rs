@@ -1,0 +1,448 @@
+//! Tenants: owners of tables, with budgets.
+//!
+//! A tenant has the tables with certain names and prefixes. A token that acts for the tenant reaches only these, and its
+//! requests are charged to the budgets of the tenant. No table belongs to two tenants.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tideline_model::TableName;
+
+use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
+
+/// Longest name of a tenant, in bytes.
+pub const TENANT_NAME_BYTES_MAX: usize = 64;
+/// Time for which a tenant can exceed a rate if it has used nothing before. Agents send the points of ten seconds at
+/// once.
+const BURST: Duration = Duration::from_secs(10);
+
+/// Tenant as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantRecord {
+    /// Name, 1 to 64 letters, digits, dots, dashes and underscores.
+    pub name: String,
+    /// Tables of the tenant: names and prefixes; at least one.
+    pub tables: Vec<TablePattern>,
+    /// Table of requests that name none; `None` if such requests are refused.
+    #[serde(default)]
+    pub default_table: Option<TableName>,
+    /// Budgets.
+    #[serde(default)]
+    pub budgets: Budgets,
+    /// Creation time, nanoseconds since the epoch.
+    pub created: i64,
+    /// Principal that created the tenant.
+    #[serde(default)]
+    pub created_by: String,
+}
+
+/// Limits of what the tokens of a tenant may use together. `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budgets {
+    /// Points, rows and messages written per second, averaged over ten seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points_per_second: Option<u64>,
+    /// Requests that read, at the same time. Watches do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queries: Option<u64>,
+}
+
+/// Tenant with what it has used.
+#[derive(Debug)]
+pub struct Tenant {
+    record: TenantRecord,
+    /// Number that no other tenant of the process has.
+    number: u32,
+    used: Arc<Used>,
+    /// False after the tables of the tenant have changed, or the tenant was removed.
+    is_current: Arc<AtomicBool>,
+}
+
+/// Use of the budgets of a tenant. It stays when the tenant is changed.
+#[derive(Debug, Default)]
+struct Used {
+    /// Time until which the points written so far use up the budget, in nanoseconds of the monotonic clock.
+    points_until: AtomicI64,
+    points: AtomicU64,
+    queries: AtomicU64,
+    refused_points: AtomicU64,
+    refused_queries: AtomicU64,
+}
+
+/// Figures of a tenant since the start of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantFigures {
+    /// Written points, rows and messages.
+    pub points: u64,
+    /// Running requests that count as queries.
+    pub queries: u64,
+    /// Requests refused by the budget of points.
+    pub refused_points: u64,
+    /// Requests refused by the budget of queries.
+    pub refused_queries: u64,
+}
+
+/// Refusal of a request by a budget. The request was not executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverBudget {
+    tenant: String,
+    budget: Budget,
+    /// The limit.
+    pub limit: u64,
+    /// Time after which a retry can succeed.
+    pub retry_after: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Budget {
+    Points,
+    Queries,
+}
+
+/// Running query of a tenant. Dropping it ends the query.
+#[derive(Debug)]
+pub struct RunningQuery(Arc<Used>);
+
+/// Time after which a query that was refused because others run can be repeated.
+const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl TenantRecord {
+    /// Checks name, tables, default table and budgets.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason as a sentence for the creator of the tenant.
+    pub fn check(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        if self.tables.is_empty() || self.tables.len() > PATTERNS_MAX {
+            return Err(format!(
+                "a tenant has 1 to {PATTERNS_MAX} names and prefixes of tables, this one has {}",
+                self.tables.len()
+            ));
+        }
+        if let Some(table) = &self.default_table
+            && !self.has_table(table.as_str())
+        {
+            return Err(format!(
+                "default_table: {table} is not one of the tables of the tenant"
+            ));
+        }
+        let budgets = [
+            ("points_per_second", self.budgets.points_per_second),
+            ("queries", self.budgets.queries),
+        ];
+        match budgets.into_iter().find(|(_, limit)| *limit == Some(0)) {
+            Some((name, _)) => Err(format!(
+                "{name}: a budget is at least 1; to refuse all requests, revoke the tokens of the tenant"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns true if the tenant has the table with this name.
+    pub fn has_table(&self, table: &str) -> bool {
+        self.tables.iter().any(|pattern| pattern.matches(table))
+    }
+
+    /// Returns a name or prefix of this tenant of which another tenant has tables too; `None` if no table can belong to
+    /// both.
+    pub fn overlap(&self, other: &Self) -> Option<&TablePattern> {
+        let overlaps = |own: &&TablePattern| other.tables.iter().any(|pattern| own.overlaps(pattern));
+        self.tables.iter().find(overlaps)
+    }
+}
+
+/// Checks the name of a tenant.
+///
+/// # Errors
+///
+/// Returns the reason as a sentence.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match (1..=TENANT_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed) {
+        true => Ok(()),
+        false => Err(format!(
+            "the name of a tenant has 1 to {TENANT_NAME_BYTES_MAX} letters, digits, dots, dashes and underscores"
+        )),
+    }
+}
+
+impl Tenant {
+    /// Creates a tenant that has used nothing.
+    pub fn new(record: TenantRecord) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self {
+            record,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            used: Arc::default(),
+            is_current: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    /// Returns the tenant with another record, and with what it has used. Ends this one if the tables differ.
+    #[must_use]
+    pub fn changed(&self, record: TenantRecord) -> Self {
+        let has_same_tables = record.tables == self.record.tables;
+        if !has_same_tables {
+            self.end();
+        }
+        Self {
+            record,
+            number: self.number,
+            used: Arc::clone(&self.used),
+            is_current: match has_same_tables {
+                true => Arc::clone(&self.is_current),
+                false => Arc::new(AtomicBool::new(true)),
+            },
+        }
+    }
+
+    /// Ends all principals that act for the tenant.
+    pub fn end(&self) {
+        self.is_current.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns false after the tables of the tenant have changed, or the tenant was removed.
+    pub(crate) fn is_current(&self) -> bool {
+        self.is_current.load(Ordering::Relaxed)
+    }
+
+    /// Returns a number that identifies the tenant in this process. It stays when the tenant is changed.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns the stored form.
+    pub fn record(&self) -> &TenantRecord {
+        &self.record
+    }
+
+    /// Returns true if the tenant has all tables with this name or prefix.
+    pub(crate) fn covers(&self, pattern: &str) -> bool {
+        Scope::patterns_cover(&self.record.tables, pattern)
+    }
+
+    /// Checks that the budget of points is not used up. A write is charged after it was decoded, so that the last one can
+    /// exceed the budget; then the next ones wait for longer.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] if it is used up.
+    pub fn check_points(&self, now: Duration) -> Result<(), OverBudget> {
+        let Some(limit) = self.record.budgets.points_per_second else {
+            return Ok(());
+        };
+        let until = self.used.points_until.load(Ordering::Relaxed);
+        let over = until.saturating_sub(nanos(now + BURST));
+        if over <= 0 {
+            return Ok(());
+        }
+        self.used.refused_points.fetch_add(1, Ordering::Relaxed);
+        let retry_after = Duration::from_nanos(over.unsigned_abs());
+        Err(self.over(Budget::Points, limit, retry_after))
+    }
+
+    /// Charges written points, rows or messages.
+    pub fn charge_points(&self, count: u64, now: Duration) {
+        self.used.points.fetch_add(count, Ordering::Relaxed);
+        let Some(limit) = self.record.budgets.points_per_second else {
+            return;
+        };
+        let time = u128::from(count) * 1_000_000_000 / u128::from(limit.max(1));
+        let time = i64::try_from(time).unwrap_or(i64::MAX);
+        let later = |until: i64| Some(until.max(nanos(now)).saturating_add(time));
+        // Never fails, because `later` always returns a value.
+        let _ = self
+            .used
+            .points_until
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+    }
+
+    /// Begins a query.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] if as many queries run as the budget allows.
+    pub fn begin_query(&self) -> Result<RunningQuery, OverBudget> {
+        let limit = self.record.budgets.queries.unwrap_or(u64::MAX);
+        let more = |running: u64| (running < limit).then(|| running + 1);
+        let begun = self
+            .used
+            .queries
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        match begun {
+            Ok(_) => Ok(RunningQuery(Arc::clone(&self.used))),
+            Err(_) => {
+                self.used.refused_queries.fetch_add(1, Ordering::Relaxed);
+                Err(self.over(Budget::Queries, limit, QUERY_RETRY_AFTER))
+            }
+        }
+    }
+
+    /// Returns what the tenant has used.
+    pub fn figures(&self) -> TenantFigures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TenantFigures {
+            points: read(&self.used.points),
+            queries: read(&self.used.queries),
+            refused_points: read(&self.used.refused_points),
+            refused_queries: read(&self.used.refused_queries),
+        }
+    }
+
+    fn over(&self, budget: Budget, limit: u64, retry_after: Duration) -> OverBudget {
+        OverBudget {
+            tenant: self.record.name.clone(),
+            budget,
+            limit,
+            retry_after,
+        }
+    }
+}
+
+impl Drop for RunningQuery {
+    fn drop(&mut self) {
+        self.0.queries.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for OverBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            tenant,
+            budget,
+            limit,
+            ..
+        } = self;
+        match budget {
+            Budget::Points => write!(
+                f,
+                "the tenant {tenant} writes more than its budget of {limit} points, rows and messages per second"
+            ),
+            Budget::Queries => write!(
+                f,
+                "{limit} queries of the tenant {tenant} are running, which is its budget"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OverBudget {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(tables: &[&str]) -> TenantRecord {
+        let tables = tables.iter().map(|text| (*text).to_owned().try_into());
+        TenantRecord {
+            name: "acme".to_owned(),
+            tables: tables.collect::<Result<_, _>>().expect("valid"),
+            default_table: None,
+            budgets: Budgets::default(),
+            created: 1,
+            created_by: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_stored_form_stays() {
+        let json = r#"{"name":"acme","tables":["acme-*"],"default_table":"acme-metrics","budgets":{"points_per_second":1000},"created":1,"created_by":"configured token"}"#;
+        let read: TenantRecord = serde_json::from_str(json).expect("reads");
+        assert_eq!(read.check(), Ok(()));
+        assert_eq!(serde_json::to_string(&read).expect("serializes"), json);
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_refused() {
+        let with = |change: fn(&mut TenantRecord)| {
+            let mut tenant = record(&["acme-*"]);
+            change(&mut tenant);
+            tenant.check()
+        };
+        assert_eq!(with(|_| {}), Ok(()));
+        assert!(with(|tenant| tenant.name = String::new()).is_err());
+        assert!(with(|tenant| tenant.name = "a b".to_owned()).is_err());
+        assert!(with(|tenant| tenant.name = "a".repeat(65)).is_err());
+        assert!(with(|tenant| tenant.tables.clear()).is_err());
+        assert!(with(|tenant| tenant.default_table = TableName::new("other").ok()).is_err());
+        assert!(with(|tenant| tenant.default_table = TableName::new("acme-1").ok()).is_ok());
+        assert!(with(|tenant| tenant.budgets.queries = Some(0)).is_err());
+    }
+
+    #[test]
+    fn tables_of_two_tenants_overlap() {
+        for (one, other, overlaps) in [
+            (&["acme-*"][..], &["globex-*"][..], false),
+            (&["acme-*"], &["acme"], false),
+            (&["acme-*"], &["acme-x"], true),
+            (&["acme-*"], &["acme-x-*"], true),
+            (&["x", "ac*"], &["y", "acme-*"], true),
+            (&["x"], &["x"], true),
+            (&["*"], &["x"], true),
+        ] {
+            let (one, other) = (record(one), record(other));
+            assert_eq!(one.overlap(&other).is_some(), overlaps, "{one:?} {other:?}");
+            assert_eq!(other.overlap(&one).is_some(), overlaps);
+        }
+    }
+
+    #[test]
+    fn points_over_the_budget_are_refused_until_it_has_grown_again() {
+        let second = Duration::from_secs;
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.points_per_second = Some(1_000);
+        let tenant = Tenant::new(of_budget);
+        // Ten seconds at once are allowed, every ten seconds.
+        for round in 10..20 {
+            tenant
+                .check_points(second(round * 10))
+                .expect("within the budget");
+            tenant.charge_points(10_000, second(round * 10));
+        }
+        tenant.check_points(second(190)).expect("a burst");
+        tenant.charge_points(15_000, second(190));
+        let over = tenant.check_points(second(191)).expect_err("over the budget");
+        assert_eq!((over.limit, over.retry_after), (1_000, second(14)));
+        assert!(over.to_string().contains("1000 points"), "{over}");
+        tenant.check_points(second(205)).expect("later");
+        // A larger budget counts for what is written from now on.
+        let mut larger = tenant.record().clone();
+        larger.budgets.points_per_second = None;
+        let changed = tenant.changed(larger);
+        changed.charge_points(1_000_000, second(205));
+        changed.check_points(second(205)).expect("no budget");
+        assert_eq!(
+            changed.figures(),
+            TenantFigures {
+                points: 1_115_000,
+                refused_points: 1,
+                ..TenantFigures::default()
+            }
+        );
+    }
+
+    #[test]
+    fn queries_over_the_budget_are_refused_until_others_end() {
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.queries = Some(2);
+        let tenant = Tenant::new(of_budget);
+        let first = tenant.begin_query().expect("a place");
+        let _second = tenant.begin_query().expect("a place");
+        let over = tenant.begin_query().expect_err("no place");
+        assert_eq!((over.limit, over.retry_after), (2, QUERY_RETRY_AFTER));
+        drop(first);
+        let _third = tenant.begin_query().expect("a place");
+        assert_eq!(
+            (tenant.figures().queries, tenant.figures().refused_queries),
+            (2, 1)
+        );
+    }
+}
