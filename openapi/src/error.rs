@@ -87,7 +87,7 @@ pub enum ErrorCode {
     /// All points of a write belong to new timelines, and the table's limit of new timelines per minute is reached.
     /// Nothing was stored.
     TooManyTimelines,
-    /// The rate of reads or writes that a wide table allows is used up. Nothing was done.
+    /// The rate of reads or writes that a wide table allows, or a budget of the tenant, is used up. Nothing was done.
     RateLimited,
     /// The server temporarily cannot give its guarantees, for example while its clock is in doubt. The outcome
     /// of a write can be unknown; repeating the write is safe.

@@ -47,6 +47,7 @@
 //! | [`name`] | lists of measurements, tags, fields |
 //! | [`delete`] | deletes of points and of timelines |
 //! | [`job`] | background jobs |
+//! | [`tenant`] | tenants and their budgets |
 //! | [`token`] | tokens, their roles and scopes |
 //! | [`clock`] | the clock used for expiry |
 //! | [`operation`] | health and readiness |
@@ -106,6 +107,7 @@ pub mod search;
 pub mod sql;
 pub mod statistics;
 pub mod table;
+pub mod tenant;
 pub mod tier;
 pub mod time;
 pub mod timeline;

@@ -39,6 +39,11 @@ pub struct CreateToken {
     /// series, and the role must be `reader` or `writer`. Omitted: all timelines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<Condition>,
+    /// Tenants for which requests with the token act: names, and prefixes followed by `*`. If there can be several, each
+    /// request names one in the header `X-Scope-OrgID`. A request reaches only the tables of its tenant. Empty: requests
+    /// act for no tenant, and the header is ignored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
     /// Time at which the token becomes invalid, for example `now+90d`. `null`: it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<TimeInput>,
@@ -91,6 +96,8 @@ pub struct TokenView {
     pub models: Vec<TableModel>,
     /// Condition on the timelines that the token may use; `null`: all timelines.
     pub timelines: Option<Condition>,
+    /// Tenants for which requests with the token act: names, and prefixes followed by `*`.
+    pub tenants: Vec<String>,
     /// Creation time, RFC 3339.
     pub created: String,
     /// Principal that created the token.
@@ -116,6 +123,7 @@ pub struct TokenView {
     "tables": ["fleet", "team-a-*"],
     "models": [],
     "timelines": null,
+    "tenants": [],
     "created": "2026-11-28T12:00:00Z",
     "created_by": "configured token",
     "expires": "2027-02-26T12:00:00Z",
@@ -170,6 +178,8 @@ pub struct TokenList {
     "tables": ["fleet", "team-a-*"],
     "models": [],
     "timelines": null,
+    "tenants": [],
+    "tenant": null,
     "expires": "2027-02-26T12:00:00Z",
     "request_id": "01jd3k5w8v-000002a1"
 }))]
@@ -188,6 +198,10 @@ pub struct AccessView {
     pub models: Vec<TableModel>,
     /// Condition on the timelines that the token may use; `null`: all timelines.
     pub timelines: Option<Condition>,
+    /// Tenants for which requests with the token act: names, and prefixes followed by `*`.
+    pub tenants: Vec<String>,
+    /// Tenant for which this request acts.
+    pub tenant: Option<String>,
     /// Time at which the token becomes invalid, RFC 3339; `null` if it does not expire.
     pub expires: Option<String>,
     /// Id of the request, as in the server log.

@@ -23,12 +23,13 @@ use crate::commands::rows::RowsCommand;
 use crate::commands::searches::SearchesCommand;
 use crate::commands::sql::SqlArguments;
 use crate::commands::tables::TablesCommand;
+use crate::commands::tenant::TenantCommand;
 use crate::commands::token::TokenCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
     attributes, changes, delete, explain, export, facets, feed, find, jobs, latest, names, promql, queries,
-    query, ready, rows, searches, sql, tables, token, top, watch,
+    query, ready, rows, searches, sql, tables, tenant, token, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -86,6 +87,9 @@ enum Command {
     /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Create, change, list and remove tenants.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Create, list, rotate and revoke tokens; show what a token may do.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -128,6 +132,7 @@ impl ClientCommand {
             Command::Feed(command) => feed::run(command),
             Command::Changes(command) => changes::run(command),
             Command::Jobs(command) => jobs::run(command),
+            Command::Tenant(command) => tenant::run(command),
             Command::Token(command) => token::run(command),
             Command::Delete(arguments) => delete::run(arguments),
             Command::Export(arguments) => export::run(arguments),

@@ -27,6 +27,7 @@ pub(crate) mod selection;
 pub mod shell;
 pub(crate) mod sql;
 pub(crate) mod tables;
+pub(crate) mod tenant;
 pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod watch;

@@ -19,9 +19,15 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// freely.
 const IPV6_CLIENT_BITS: u8 = 64;
 
-/// Client to which fair shares apply: an IPv4 address, a /64 IPv6 network, or a user of this machine.
+/// Client to which fair shares apply: an IPv4 address, a /64 IPv6 network, a user of this machine, or a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Client(Peer<IpAddr>);
+pub struct Client(Kind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Peer(Peer<IpAddr>),
+    Tenant(u32),
+}
 
 /// Other end of a connection. `A` is the address of a TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,15 +40,20 @@ pub enum Peer<A = SocketAddr> {
 
 impl Client {
     /// Client of requests without a known address.
-    pub const UNKNOWN: Self = Self(Peer::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+    pub const UNKNOWN: Self = Self(Kind::Peer(Peer::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED))));
+
+    /// Returns the client of all requests that act for a tenant, which has this number.
+    pub fn of_tenant(number: u32) -> Self {
+        Self(Kind::Tenant(number))
+    }
 }
 
 impl From<IpAddr> for Client {
     fn from(address: IpAddr) -> Self {
-        Self(Peer::Address(match address.to_canonical() {
+        Self(Kind::Peer(Peer::Address(match address.to_canonical() {
             IpAddr::V6(address) => IpAddr::V6(masked_v6(address, IPV6_CLIENT_BITS)),
             v4 => v4,
-        }))
+        })))
     }
 }
 
@@ -50,7 +61,7 @@ impl From<Peer> for Client {
     fn from(peer: Peer) -> Self {
         match peer {
             Peer::Address(address) => Self::from(address.ip()),
-            Peer::User(user) => Self(Peer::User(user)),
+            Peer::User(user) => Self(Kind::Peer(Peer::User(user))),
         }
     }
 }
@@ -59,9 +70,9 @@ impl From<Peer> for Client {
 impl Hash for Client {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self.0 {
-            Peer::Address(IpAddr::V4(address)) => state.write_u32(address.to_bits()),
-            Peer::Address(IpAddr::V6(address)) => state.write_u128(address.to_bits()),
-            Peer::User(user) => state.write_u64(user.into()),
+            Kind::Peer(Peer::Address(IpAddr::V4(address))) => state.write_u32(address.to_bits()),
+            Kind::Peer(Peer::Address(IpAddr::V6(address))) => state.write_u128(address.to_bits()),
+            Kind::Peer(Peer::User(number)) | Kind::Tenant(number) => state.write_u64(number.into()),
         }
     }
 }
@@ -69,8 +80,9 @@ impl Hash for Client {
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Peer::Address(IpAddr::V6(address)) => write!(f, "{address}/{IPV6_CLIENT_BITS}"),
-            peer => peer.fmt(f),
+            Kind::Peer(Peer::Address(IpAddr::V6(address))) => write!(f, "{address}/{IPV6_CLIENT_BITS}"),
+            Kind::Peer(peer) => peer.fmt(f),
+            Kind::Tenant(_) => f.write_str("the tenant of the request"),
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
+use crate::tenants::TenantStore;
 use crate::tokens::TokenStore;
 use crate::watching::Watching;
 
@@ -136,6 +137,7 @@ pub(crate) struct Shared {
     pub(crate) feed_watching: Arc<FeedWatching>,
     pub(crate) change_streams: Arc<ChangeStreams>,
     pub(crate) tokens: TokenStore,
+    pub(crate) tenants: TenantStore,
     /// Changed after each commit, for requests that wait for changes.
     pub(crate) change_news: tokio::sync::watch::Sender<()>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
@@ -158,7 +160,7 @@ impl App {
         engine: Arc<Engine>,
         scheduler: Arc<Scheduler>,
         change_streams: Arc<ChangeStreams>,
-        tokens: TokenStore,
+        (tokens, tenants): (TokenStore, TenantStore),
         settings: HttpSettings,
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
@@ -205,6 +207,7 @@ impl App {
             feed_watching,
             change_streams,
             tokens,
+            tenants,
             change_news,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),

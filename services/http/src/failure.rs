@@ -11,6 +11,7 @@ use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tideline_access::Denied;
+use tideline_access::OverBudget;
 use tideline_connections::NoPermit;
 use tideline_engine::condition::PatternError;
 use tideline_engine::error::CLOCK_WAIT;
@@ -189,6 +190,15 @@ impl Failure {
                     | ErrorCode::Unavailable
                     | ErrorCode::BodyTooSlow
             )
+    }
+}
+
+impl From<OverBudget> for Failure {
+    fn from(refused: OverBudget) -> Self {
+        Self {
+            retry_after: Some(refused.retry_after),
+            ..Self::new(ErrorCode::RateLimited, refused.to_string())
+        }
     }
 }
 

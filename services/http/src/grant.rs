@@ -14,7 +14,7 @@ use tideline_access::{Access, Action, Principal};
 use tideline_change_stream::no_stream;
 use tideline_connections::Permits;
 use tideline_engine::find::Stop;
-use tideline_engine::model::TableModel;
+use tideline_engine::model::{TableModel, TableName};
 use tideline_engine::{Engine, EngineError, Table};
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel};
@@ -86,6 +86,12 @@ impl FromRequestParts<App> for Requester {
     }
 }
 
+/// Returns the name of the table of a request that names none.
+pub(crate) fn default_table(parts: &Parts) -> &str {
+    let granted: Option<&Granted> = parts.extensions.get();
+    granted.map_or(TableName::DEFAULT, |granted| granted.principal.default_table())
+}
+
 fn granted(parts: &Parts) -> Result<&Granted> {
     parts.extensions.get().ok_or_else(undeclared)
 }
@@ -101,9 +107,13 @@ impl Requester {
     ///
     /// # Errors
     ///
-    /// Fails if no role of the principal allows the action.
+    /// Fails if no role of the principal allows the action, or, for a write, if the budget of its tenant is used up.
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
-        Ok(Grant::new(&self.app, Access::new(&self.principal, action)?))
+        let access = Access::new(&self.principal, action)?;
+        if let (Action::Write, Some(tenant)) = (action, self.principal.tenant()) {
+            tenant.check_points(self.service_engine().clock().monotonic())?;
+        }
+        Ok(Grant::new(&self.app, access))
     }
 
     /// Returns the grant for the most that the token allows. Agents list databases and send `CREATE DATABASE` with a token
@@ -133,7 +143,7 @@ impl Grant {
     /// which checks them again; the other objects are not of the engine. An object that the principal may not see is
     /// reported like one that does not exist, except a table, whose name is compared with the scope alone.
     async fn check_path(&self, parts: &mut Parts) -> Result<()> {
-        if self.access.principal().scope().is_everything() {
+        if self.access.principal().is_unrestricted() {
             return Ok(());
         }
         // The handler reports a path that cannot be read.
@@ -167,7 +177,7 @@ impl Grant {
     ///
     /// Fails like a stream that does not exist, and for one that does not exist unless `may_be_new`.
     pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
-        if self.access.principal().scope().is_everything() {
+        if self.access.principal().is_unrestricted() {
             return Ok(());
         }
         let is_allowed = match self.change_streams.tables_of(name) {

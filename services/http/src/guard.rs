@@ -9,11 +9,13 @@ use std::task::{Context, Poll};
 
 use axum::extract::{MatchedPath, Request};
 use axum::response::{IntoResponse, Response};
-use tideline_access::Principal;
+use tideline_access::{Action, Principal, RunningQuery, Tenant};
+use tideline_connections::{Client, with_guard};
 use tower::{Layer, Service};
 
 use crate::app::App;
-use crate::failure::Result;
+use crate::context::RequestContext;
+use crate::failure::{Failure, Result};
 use crate::grant::Granted;
 use crate::observe::ResponseFuture;
 use crate::routes::{Declared, Routes};
@@ -28,6 +30,14 @@ pub(crate) struct GuardLayer {
     pub(crate) app: App,
     pub(crate) routes: Arc<Routes>,
 }
+
+/// Error of a request without a tenant.
+const UNNAMED_TENANT: &str =
+    "the token may act for several tenants; name the tenant of the request in the header X-Scope-OrgID";
+/// Route of SQL statements.
+const SQL: &str = "/v1/sql";
+/// End of the routes of watches, which last as long as their clients want.
+const WATCH: &str = "/watch";
 
 /// Principal of a request, for the log. It is stored in the extensions of the response.
 #[derive(Debug, Clone)]
@@ -69,7 +79,7 @@ where
         let app = self.app.clone();
         let mut principal = None;
         let admitted = admit(&app, &self.routes, &request, &mut principal);
-        let granted = match admitted {
+        let (granted, query) = match admitted {
             Ok(granted) => granted,
             Err(failure) => {
                 return Box::pin(async move {
@@ -82,17 +92,34 @@ where
                 });
             }
         };
+        // The requests of a tenant share like those of one client, from whichever addresses they come.
+        let tenant = principal.as_ref().and_then(|principal| principal.tenant());
+        let tenant = tenant.map(|tenant| Client::of_tenant(tenant.number()));
         if let Some(granted) = granted {
             request.extensions_mut().insert(granted);
         }
         let is_metrics = request.uri().path() == "/metrics";
         let response = self.inner.call(request);
         Box::pin(async move {
-            let Ok(response) = response.await;
+            let Ok(response) = match tenant {
+                None => response.await,
+                Some(client) => {
+                    let context = RequestContext {
+                        client,
+                        ..RequestContext::current()
+                    };
+                    context.scope(response).await
+                }
+            };
             let mut response = response.into_response();
             if let Some(principal) = principal {
                 response.extensions_mut().insert(Originator(principal));
             }
+            // The query of a tenant runs until its response is sent.
+            let response = match query {
+                Some(query) => response.map(|body| with_guard(body, query)),
+                None => response,
+            };
             match is_metrics {
                 true => Ok(response),
                 false => Ok(response_memory::reserve(&app, response)),
@@ -101,29 +128,63 @@ where
     }
 }
 
-/// Checks a request. Returns its grant; `None` for a route that needs no token. Sets `principal` as soon as it is known.
+/// Checks a request. Returns its grant, `None` for a route that needs no token, and the query that counts in the budget of
+/// its tenant. Sets `principal` as soon as it is known.
 fn admit(
     app: &App,
     routes: &Routes,
     request: &Request,
     principal: &mut Option<Arc<Principal>>,
-) -> Result<Option<Granted>> {
+) -> Result<(Option<Granted>, Option<RunningQuery>)> {
     host::admit(request, &app.settings)?;
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let declared = routes.declared(request.method(), path, app.settings.are_pages_open);
     if declared == Declared::Open {
         auth::refuse_other_sites(request)?;
-        return Ok(None);
+        return Ok((None, None));
     }
     let found = auth::authenticate(request, &app.tokens)?;
     *principal = Some(Arc::clone(&found));
+    let found = app.tenants.of_request(found, request.headers())?;
+    *principal = Some(Arc::clone(&found));
     let access = match declared {
+        Declared::Action(_) if found.needs_tenant() => return Err(Failure::invalid(UNNAMED_TENANT)),
         Declared::Action(needed) => Some(needed.grant(&found)?),
         Declared::Open | Declared::Any => None,
     };
     auth::refuse_other_sites(request)?;
-    Ok(Some(Granted {
+    let query = match found.tenant() {
+        Some(tenant) => admit_to_budgets(app, tenant, declared, path)?,
+        None => None,
+    };
+    let granted = Granted {
         principal: found,
         access,
-    }))
+    };
+    Ok((Some(granted), query))
+}
+
+/// Checks the budgets of the tenant of a request, before its body is read.
+fn admit_to_budgets(
+    app: &App,
+    tenant: &Tenant,
+    declared: Declared,
+    path: Option<&str>,
+) -> Result<Option<RunningQuery>> {
+    let action = match declared {
+        Declared::Action(needed) => Some(needed.action),
+        // Its statements can read. One that writes is checked when it is known.
+        Declared::Any if path == Some(SQL) => Some(Action::Read),
+        Declared::Any | Declared::Open => None,
+    };
+    match action {
+        Some(Action::Write) => {
+            tenant.check_points(app.service_engine().clock().monotonic())?;
+            Ok(None)
+        }
+        Some(Action::Read) if path.is_none_or(|path| !path.ends_with(WATCH)) => {
+            Ok(Some(tenant.begin_query()?))
+        }
+        _ => Ok(None),
+    }
 }

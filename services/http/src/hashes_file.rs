@@ -50,6 +50,8 @@ struct Entry {
     #[serde(default)]
     models: Vec<TableModel>,
     timelines: Option<TimelineCondition>,
+    #[serde(default)]
+    tenants: Vec<String>,
     /// RFC 3339.
     expires: Option<String>,
     /// Hashes of the valid secrets; two during a rotation.
@@ -133,6 +135,7 @@ impl Entry {
         let expires = expires.transpose()?;
         let scope = Scope::new(self.tables, self.models);
         let scope = scope.and_then(|scope| scope.with_condition(self.timelines));
+        let scope = scope.and_then(|scope| scope.with_tenants(self.tenants));
         let scope = scope.map_err(|error| format!("token {:?}: {error}", self.id))?;
         let secrets = self.sha256.into_iter();
         let record = TokenRecord {

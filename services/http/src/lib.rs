@@ -16,6 +16,7 @@
 //! | `serve` | the binding of the router to `tideline_connections` |
 //! | `router`, `described` | all routes and the OpenAPI document; its common error responses |
 //! | `app` | the shared state: engine, budgets, permits |
+//! | `tenants` | stored tenants, and the tenant of a request |
 //! | `tokens`, `hashes_file`, `jwks_file`, `followed_file` | stored tokens; tokens of a file and of an identity provider |
 //! | `tls_files` | certificate and key of the listener |
 //! | `routes`, `grant` | actions of routes; the handle that gives a handler access to tables |
@@ -65,6 +66,7 @@ mod serve;
 mod settings;
 pub mod standby;
 mod stream;
+mod tenants;
 mod tls_files;
 mod tokens;
 mod watching;

@@ -7,6 +7,7 @@ mod figures;
 mod jobs;
 mod rows;
 mod state;
+mod tenants;
 mod tiers;
 
 use std::fmt;

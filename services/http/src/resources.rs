@@ -35,6 +35,7 @@ pub(crate) mod searches;
 pub(crate) mod sql;
 pub(crate) mod statistics;
 pub(crate) mod tables;
+pub(crate) mod tenants;
 pub(crate) mod timelines;
 pub(crate) mod tokens;
 pub(crate) mod watch;

@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::metrics::Counted;
 use crate::router::router;
 use crate::settings::HttpSettings;
+use crate::tenants::TenantStore;
 use crate::tls_files::TlsFiles;
 use crate::tokens::TokenStore;
 
@@ -47,7 +48,7 @@ pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// Returns an error if the local address of the listener is not available, or the state of change streams, the
-/// stored tokens, the files of token hashes and of keys, or the certificate cannot be read.
+/// stored tokens and tenants, the files of token hashes and of keys, or the certificate cannot be read.
 pub async fn serve(
     listeners: impl Into<Listeners>,
     engine: Arc<Engine>,
@@ -76,11 +77,15 @@ pub async fn serve(
     let streams = spawn_blocking(move || ChangeStreams::open(of_streams, changes)).await;
     let streams = streams.map_err(io::Error::other)?.map_err(io::Error::other)?;
     let (of_tokens, of_settings) = (Arc::clone(&engine), settings.clone());
-    let tokens = spawn_blocking(move || TokenStore::open(of_tokens, &of_settings)).await;
-    let tokens = tokens
+    let stores = move || {
+        let tokens = TokenStore::open(Arc::clone(&of_tokens), &of_settings)?;
+        Ok((tokens, TenantStore::open(of_tokens)?))
+    };
+    let stores = spawn_blocking(stores).await;
+    let stores = stores
         .map_err(io::Error::other)?
-        .map_err(|failure| io::Error::other(failure.message))?;
-    let app = App::new(engine, scheduler, Arc::new(streams), tokens, settings);
+        .map_err(|failure: Failure| io::Error::other(failure.message))?;
+    let app = App::new(engine, scheduler, Arc::new(streams), stores, settings);
     tokio::spawn(at_intervals(app.downgrade(), USES_INTERVAL, keep_uses));
     if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow_files));

@@ -69,6 +69,10 @@ pub(crate) struct CreateArguments {
     /// must match all [default: all timelines]
     #[arg(long = "where", short = 'w', value_name = "CONDITION")]
     conditions: Vec<String>,
+    /// Tenant for which requests with the token act: a name, or a prefix followed by `*`; repeat it for several, of which
+    /// each request names one in the header X-Scope-OrgID [default: none]
+    #[arg(long = "tenant", value_name = "TENANT")]
+    tenants: Vec<String>,
     /// Time until the token becomes invalid, such as `90d` [default: it does not expire]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     expires: Option<Duration>,
@@ -134,6 +138,7 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         ("roles".to_owned(), json!(arguments.roles)),
         ("tables".to_owned(), json!(arguments.tables)),
         ("models".to_owned(), json!(arguments.models)),
+        ("tenants".to_owned(), json!(arguments.tenants)),
     ]);
     let conditions = arguments.conditions.iter();
     let conditions = conditions.map(|text| condition::parse(Domain::Timelines, text));
@@ -301,6 +306,7 @@ fn show(connection: &ConnectionArguments, path: &str) -> Result<()> {
     line("name", output::member(&token, "name"));
     line("roles", list_of(&token["roles"]));
     line("scope", scope(&token));
+    line("tenant", output::member(&token, "tenant"));
     for (name, member) in [
         ("created", "created"),
         ("created by", "created_by"),
@@ -343,8 +349,12 @@ fn scope(token: &Value) -> String {
         models if models.is_empty() => tables,
         models => format!("{tables} ({models})"),
     };
-    match &token["timelines"] {
+    let scope = match &token["timelines"] {
         Value::Null => scope,
         tree => format!("{scope}, timelines with {}", shown_condition(tree)),
+    };
+    match list_of(&token["tenants"]) {
+        none if none.is_empty() => scope,
+        tenants => format!("{scope}, for tenants {tenants}"),
     }
 }

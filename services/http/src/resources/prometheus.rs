@@ -30,7 +30,6 @@ use axum::http::request::Parts;
 use axum::response::Redirect;
 use axum::routing::get;
 use tideline_access::Action;
-use tideline_engine::model::TableName;
 use utoipa::IntoParams;
 use utoipa::openapi::path::{Operation, ParameterIn};
 use utoipa::openapi::security::SecurityRequirement;
@@ -38,6 +37,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::{self, Failure};
+use crate::grant::default_table;
 use crate::grant::{Grant, Granted};
 use crate::resources::TablePath;
 use crate::routes::{Declared, declaration, operations_mut};
@@ -116,7 +116,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PrometheusTable {
             let mut named = parameters.iter().filter(|(key, _)| *key == "table");
             named.next().map(|(_, table)| table.to_owned())
         });
-        Ok(Self(named.unwrap_or_else(|| TableName::DEFAULT.to_owned())))
+        Ok(Self(named.unwrap_or_else(|| default_table(parts).to_owned())))
     }
 }
 

@@ -100,7 +100,7 @@ async fn create(
         id: String::new(),
         name: body.name,
         roles: body.roles,
-        scope: scope(body.tables, body.models, body.timelines)?,
+        scope: scope(body.tables, body.models, body.timelines, body.tenants)?,
         created: 0,
         created_by: app.access.principal().to_string(),
         expires: body.expires.map(|time| time.resolve(now).nanos()),
@@ -210,16 +210,29 @@ async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
         tables: scope.tables().iter().map(ToString::to_string).collect(),
         models: scope.models().to_vec(),
         timelines: timelines(scope),
+        tenants: tenants(scope),
+        tenant: principal.tenant().map(|tenant| tenant.record().name.clone()),
         expires: principal.expires().map(|time| time.to_rfc3339()),
         request_id: id.into(),
     })
 }
 
-fn scope(tables: Vec<String>, models: Vec<TableModel>, timelines: Option<Condition>) -> Result<Scope> {
+fn scope(
+    tables: Vec<String>,
+    models: Vec<TableModel>,
+    timelines: Option<Condition>,
+    tenants: Vec<String>,
+) -> Result<Scope> {
     let condition = timelines.map(|Condition(condition)| TimelineCondition::new(condition));
     let condition = condition.transpose().map_err(Failure::invalid)?;
-    let scope = Scope::new(tables, models).and_then(|scope| scope.with_condition(condition));
+    let scope = Scope::new(tables, models)
+        .and_then(|scope| scope.with_condition(condition))
+        .and_then(|scope| scope.with_tenants(tenants));
     scope.map_err(Failure::invalid)
+}
+
+fn tenants(scope: &Scope) -> Vec<String> {
+    scope.tenants().iter().map(ToString::to_string).collect()
 }
 
 fn timelines(scope: &Scope) -> Option<Condition> {
@@ -254,6 +267,7 @@ fn view((record, used): (TokenRecord, Option<Timestamp>), now: Timestamp) -> Tok
         tables: record.scope.tables().iter().map(ToString::to_string).collect(),
         models: record.scope.models().to_vec(),
         timelines: timelines(&record.scope),
+        tenants: tenants(&record.scope),
         created: instant(record.created),
         created_by: record.created_by,
         expires: record.expires.map(instant),

@@ -153,11 +153,33 @@ fn every_operation_is_allowed_by_its_roles_only() {
 #[test]
 fn a_scope_hides_all_other_tables_on_every_operation() {
     let server = start();
-    fill(&server, "seen");
-    fill(&server, HIDDEN);
-    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
     let tokens =
         ["reader", "writer", "operator"].map(|role| (role, token(&server, role, &["seen", "seen-*"])));
+    others_are_hidden(&server, &tokens);
+}
+
+#[test]
+fn a_tenant_reaches_no_table_of_others_on_any_operation() {
+    let server = start();
+    for word in ["seen", HIDDEN] {
+        let tables = json!({"tables": [word, format!("{word}-*")]}).to_string();
+        ask(&server, ROOT, "PUT", &format!("/v1/tenants/{word}"), &tables).expect(201);
+    }
+    let tokens = ["reader", "writer", "operator"].map(|role| {
+        let created = create(
+            &server,
+            &json!({"name": role, "roles": [role], "tenants": ["seen"]}),
+        );
+        (role, created["token"].as_str().expect("a token").to_owned())
+    });
+    others_are_hidden(&server, &tokens);
+}
+
+/// Sends the example request of every operation, about tables in the scope of the tokens and about hidden ones.
+fn others_are_hidden(server: &Server, tokens: &[(&str, String); 3]) {
+    fill(server, "seen");
+    fill(server, HIDDEN);
+    let document = serde_json::to_value(tideline_http::document()).expect("serialises");
     let (mut asked, mut refused) = (0, 0);
     for (path, item) in document["paths"].as_object().expect("paths") {
         for (method, operation) in item.as_object().expect("operations") {
@@ -175,8 +197,8 @@ fn a_scope_hides_all_other_tables_on_every_operation() {
                             .replace("/v1/changes/orders", &format!("/v1/changes/{word}"));
                     }
                     let is_hidden = word == HIDDEN && path.contains("{table}");
-                    for (role, token) in &tokens {
-                        let response = request.send(&server, method, &[("authorization", &bearer(token))]);
+                    for (role, token) in tokens {
+                        let response = request.send(server, method, &[("authorization", &bearer(token))]);
                         let text = response.text();
                         let what = format!("{method} {path} of {name} as {role}: {} {text}", response.status);
                         if is_hidden {
@@ -204,7 +226,7 @@ fn a_scope_hides_all_other_tables_on_every_operation() {
     assert!(asked > 1_500 && refused > 500, "{asked} {refused}");
     // Nothing of the hidden tables has changed.
     let found = ask(
-        &server,
+        server,
         ROOT,
         "GET",
         &format!("/v1/tables/{HIDDEN}/measurements"),

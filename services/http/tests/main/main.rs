@@ -37,6 +37,7 @@ mod service;
 mod shares;
 mod standby;
 mod statistics;
+mod tenants;
 mod timeline_conditions;
 mod transfers;
 mod watches;

@@ -1,0 +1,157 @@
+//! `/v1/tenants`: creates, changes, lists and removes tenants.
+//!
+//! The store of tenants is `tenants` of this crate.
+
+use axum::Json;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use tideline_access::{Budgets, ScopeError, TablePattern, Tenant, TenantRecord};
+use tideline_engine::model::TableName;
+use tideline_openapi::ErrorBody;
+use tideline_openapi::tenant::{PutTenant, TenantBudgets, TenantDetail, TenantList, TenantUse, TenantView};
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::context::RequestId;
+use crate::extract::{Json as JsonBody, Path};
+use crate::failure::{Failure, Result};
+use crate::grant::Grant;
+use crate::resources::{Failures, instant};
+
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(read, put, remove))
+}
+
+/// Path parameter of routes for a tenant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct TenantPath {
+    /// Name of the tenant, 1 to 64 letters, digits, dots, dashes and underscores
+    #[param(example = "acme")]
+    tenant: String,
+}
+
+/// List tenants
+///
+/// Returns all tenants with their budgets, and what they have used since the server started.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    get, path = "/v1/tenants", tag = "access", operation_id = "list_tenants",
+    responses((status = 200, description = "All tenants, sorted by name", body = TenantList), Failures)
+)]
+async fn list(app: Grant, id: RequestId) -> Json<TenantList> {
+    Json(TenantList {
+        tenants: app.tenants.all().iter().map(|tenant| view(tenant)).collect(),
+        request_id: id.into(),
+    })
+}
+
+/// Read a tenant
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    get, path = "/v1/tenants/{tenant}", tag = "access", operation_id = "read_tenant",
+    params(TenantPath),
+    responses((status = 200, description = "The tenant", body = TenantDetail), Failures)
+)]
+async fn read(
+    app: Grant,
+    id: RequestId,
+    Path(TenantPath { tenant }): Path<TenantPath>,
+) -> Result<Json<TenantDetail>> {
+    Ok(Json(TenantDetail {
+        view: view(&*app.tenants.get(&tenant)?),
+        request_id: id.into(),
+    }))
+}
+
+/// Create or change a tenant
+///
+/// Replaces tables and budgets of an existing tenant; what it has used stays. If its tables change, its open watches end.
+/// Tables are not created: a token of the tenant with the role `operator` can create them.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    put, path = "/v1/tenants/{tenant}", tag = "access", operation_id = "put_tenant",
+    params(TenantPath),
+    request_body = PutTenant,
+    responses(
+        (status = 200, description = "The tenant was changed", body = TenantDetail),
+        (status = 201, description = "The tenant was created", body = TenantDetail),
+        (status = 409, description = "A table could belong to two tenants", body = ErrorBody),
+        Failures
+    )
+)]
+async fn put(
+    app: Grant,
+    id: RequestId,
+    Path(TenantPath { tenant }): Path<TenantPath>,
+    JsonBody(body): JsonBody<PutTenant>,
+) -> Result<(StatusCode, Json<TenantDetail>)> {
+    let tables = body.tables.into_iter().map(TablePattern::try_from);
+    let default_table = body.default_table.as_deref().map(TableName::new).transpose();
+    let record = TenantRecord {
+        name: tenant,
+        tables: tables
+            .collect::<std::result::Result<_, ScopeError>>()
+            .map_err(Failure::invalid)?,
+        default_table: default_table.map_err(|error| Failure::invalid(format!("default_table: {error}")))?,
+        budgets: Budgets {
+            points_per_second: body.budgets.points_per_second,
+            queries: body.budgets.queries,
+        },
+        created: app.engine.clock().now().nanos(),
+        created_by: app.access.principal().to_string(),
+    };
+    let store = app.clone();
+    let (tenant, is_new) = app.change(move |_| store.tenants.put(record)).await?;
+    app.end_watches();
+    let status = match is_new {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    };
+    let detail = TenantDetail {
+        view: view(&tenant),
+        request_id: id.into(),
+    };
+    Ok((status, Json(detail)))
+}
+
+/// Remove a tenant
+///
+/// Its tables stay. Requests of tokens that act for it are refused from the response on, and their watches end.
+#[utoipa::path(
+    security(("token" = ["administer"])),
+    delete, path = "/v1/tenants/{tenant}", tag = "access", operation_id = "remove_tenant",
+    params(TenantPath),
+    responses((status = 204, description = "The tenant was removed"), Failures)
+)]
+async fn remove(app: Grant, Path(TenantPath { tenant }): Path<TenantPath>) -> Result<StatusCode> {
+    let store = app.clone();
+    app.change(move |_| store.tenants.remove(&tenant)).await?;
+    app.end_watches();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn view(tenant: &Tenant) -> TenantView {
+    let (record, figures) = (tenant.record(), tenant.figures());
+    TenantView {
+        name: record.name.clone(),
+        tables: record.tables.iter().map(ToString::to_string).collect(),
+        default_table: record.default_table.as_ref().map(ToString::to_string),
+        budgets: TenantBudgets {
+            points_per_second: record.budgets.points_per_second,
+            queries: record.budgets.queries,
+        },
+        used: TenantUse {
+            points: figures.points,
+            queries: figures.queries,
+            refused_points: figures.refused_points,
+            refused_queries: figures.refused_queries,
+        },
+        created: instant(record.created),
+        created_by: record.created_by.clone(),
+    }
+}

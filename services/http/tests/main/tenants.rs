@@ -1,0 +1,473 @@
+//! Tenants: the tables that their tokens reach, the header that names the tenant of a request, and budgets.
+//!
+//! The matrix of operations is in `access`.
+
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_http::HttpSettings;
+
+use crate::access::{ROOT, ask, bearer, create, settings, start};
+use crate::client::{Response, Server};
+
+/// Stores a tenant with the tables `NAME-*`, of which `NAME-metrics` is the default, and creates that table.
+fn tenant(server: &Server, name: &str, budgets: &Value) {
+    let body = json!({
+        "tables": [format!("{name}-*")],
+        "default_table": format!("{name}-metrics"),
+        "budgets": budgets,
+    });
+    put(server, name, &body).expect(201);
+    let table = json!({"name": format!("{name}-metrics")});
+    ask(server, ROOT, "POST", "/v1/tables", &table.to_string()).expect(201);
+}
+
+fn put(server: &Server, name: &str, body: &Value) -> Response {
+    ask(
+        server,
+        ROOT,
+        "PUT",
+        &format!("/v1/tenants/{name}"),
+        &body.to_string(),
+    )
+}
+
+/// Creates a token that acts for tenants.
+fn token(server: &Server, roles: &[&str], tenants: &[&str]) -> String {
+    let created = create(
+        server,
+        &json!({"name": "a token", "roles": roles, "tenants": tenants}),
+    );
+    created["token"].as_str().expect("a token").to_owned()
+}
+
+/// Sends a request that names its tenant.
+fn ask_for(server: &Server, token: &str, tenant: &str, method: &str, path: &str, body: &str) -> Response {
+    let headers = [
+        ("authorization", &*bearer(token)),
+        ("x-scope-orgid", tenant),
+        ("content-type", "application/json"),
+    ];
+    server.send(method, path, &headers, body.as_bytes())
+}
+
+fn names(tables: &Value) -> Vec<&str> {
+    let tables = tables["tables"].as_array().expect("tables").iter();
+    tables
+        .map(|table| table["name"].as_str().expect("a name"))
+        .collect()
+}
+
+/// Returns the number of series with this name that a Prometheus query finds.
+fn found(response: &Response) -> usize {
+    let found = response.expect(200);
+    found["data"]["result"].as_array().expect("a result").len()
+}
+
+const UP: &str = "/api/v1/query?query=up&time=1763640000";
+const WRITE: &str = "/api/v1/import/prometheus";
+
+#[test]
+fn requests_without_a_table_go_to_that_of_the_tenant() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let acme = token(&server, &["reader", "writer"], &["acme"]);
+    let both = token(&server, &["reader", "writer"], &["acme", "glob*"]);
+    let sample = "up{job=\"a\"} 1 1763640000000\n";
+    assert_eq!(ask(&server, &acme, "POST", WRITE, sample).status, 204);
+    assert_eq!(found(&ask(&server, &acme, "GET", UP, "")), 1);
+    assert_eq!(
+        found(&ask(&server, ROOT, "GET", UP, "")),
+        0,
+        "not in the default table"
+    );
+    assert_eq!(found(&ask_for(&server, &both, "acme", "GET", UP, "")), 1);
+    assert_eq!(found(&ask_for(&server, &both, "globex", "GET", UP, "")), 0);
+    assert_eq!(
+        ask_for(&server, &both, "globex", "POST", WRITE, sample).status,
+        204
+    );
+    assert_eq!(found(&ask_for(&server, &both, "globex", "GET", UP, "")), 1);
+    // Line protocol, without a database, or with that of a table of the tenant.
+    for (path, body) in [
+        ("/write?db=&precision=s", "cpu,host=a usage=1 1763640000"),
+        (
+            "/api/v2/write?bucket=acme-metrics&precision=s",
+            "cpu,host=b usage=1 1763640000",
+        ),
+    ] {
+        let written = ask(&server, &acme, "POST", path, body);
+        assert_eq!(written.status, 204, "{path}: {}", written.text());
+    }
+    let tables = ask(&server, &acme, "GET", "/v1/tables", "").expect(200);
+    assert_eq!(names(&tables), ["acme-metrics"]);
+    let timelines = ask(&server, ROOT, "GET", "/v1/tables/acme-metrics/measurements", "").expect(200);
+    assert!(timelines.to_string().contains("cpu"), "{timelines}");
+    // A tenant without such a table.
+    put(&server, "bare", &json!({"tables": ["bare"]})).expect(201);
+    let bare = token(&server, &["reader"], &["bare"]);
+    ask(&server, &bare, "GET", UP, "").expect(403);
+}
+
+#[test]
+fn the_header_counts_only_with_a_token_that_allows_it() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let one = token(&server, &["reader", "operator"], &["acme"]);
+    let several = token(&server, &["reader"], &["acme", "globex"]);
+    let every = token(&server, &["reader"], &["*"]);
+    let none = token(&server, &["reader"], &[]);
+    let path = "/v1/tables/acme-metrics/measurements";
+    let status = |token: &str, tenant: &str| ask_for(&server, token, tenant, "GET", path, "").status;
+    assert_eq!(ask(&server, &one, "GET", path, "").status, 200);
+    assert_eq!(
+        (
+            status(&one, "acme"),
+            status(&several, "acme"),
+            status(&every, "acme")
+        ),
+        (200, 200, 200)
+    );
+    assert_eq!((status(&several, "globex"), status(&every, "globex")), (403, 403));
+    // A tenant that the token may not act for, and one that does not exist, are refused alike.
+    for (token, tenant) in [
+        (&one, "globex"),
+        (&one, "initech"),
+        (&every, "initech"),
+        (&several, ""),
+    ] {
+        let refused = ask_for(&server, token, tenant, "GET", path, "").expect(403);
+        let message = refused["message"].as_str().expect("a message");
+        assert!(
+            message.contains(&format!("may not act for the tenant {tenant:?}")),
+            "{message}"
+        );
+    }
+    assert_eq!(status(&none, "globex"), 200, "the header is ignored");
+    let unnamed = ask(&server, &several, "GET", path, "").expect(400);
+    assert!(
+        unnamed["message"]
+            .as_str()
+            .expect("a message")
+            .contains("X-Scope-OrgID"),
+        "{unnamed}"
+    );
+    let twice = server.send(
+        "GET",
+        path,
+        &[
+            ("authorization", &*bearer(&several)),
+            ("x-scope-orgid", "acme"),
+            ("x-scope-orgid", "globex"),
+        ],
+        b"",
+    );
+    assert_eq!(twice.status, 400);
+
+    let shown = ask(&server, &several, "GET", "/v1/access", "").expect(200);
+    assert_eq!(
+        (&shown["tenants"], &shown["tenant"]),
+        (&json!(["acme", "globex"]), &Value::Null)
+    );
+    let shown = ask_for(&server, &several, "globex", "GET", "/v1/access", "").expect(200);
+    assert_eq!(shown["tenant"], "globex");
+
+    // An operator of a tenant manages the tables of the tenant only.
+    ask(&server, &one, "POST", "/v1/tables", r#"{"name": "acme-more"}"#).expect(201);
+    ask(&server, &one, "POST", "/v1/tables", r#"{"name": "more"}"#).expect(403);
+    ask(&server, &one, "DELETE", "/v1/tables/globex-metrics", "").expect(403);
+    ask(
+        &server,
+        &one,
+        "POST",
+        "/v1/sql",
+        r#"{"statement": "DROP TABLE \"globex-metrics\""}"#,
+    )
+    .expect(403);
+    ask(&server, &one, "POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(403);
+    ask(&server, &one, "GET", "/v1/tenants", "").expect(403);
+    let admin = json!({"name": "a", "roles": ["admin"], "tenants": ["acme"]});
+    ask(&server, ROOT, "POST", "/v1/tokens", &admin.to_string()).expect(400);
+}
+
+#[test]
+fn writes_over_the_budget_are_refused_before_their_body_is_read() {
+    let server = start();
+    tenant(&server, "acme", &json!({"points_per_second": 100}));
+    tenant(&server, "globex", &json!({"points_per_second": 100}));
+    let [acme, globex] = ["acme", "globex"].map(|name| token(&server, &["reader", "writer"], &[name]));
+    let lines = |from: i64| -> String {
+        let line = |n: i64| format!("cpu,host=h{} usage=1 {}\n", n % 10, 1_763_640_000 + n);
+        (from..from + 600).map(line).collect()
+    };
+    let path = "/v1/tables/acme-metrics/points?precision=s";
+    let write = |from: i64| {
+        let headers = [("authorization", &*bearer(&acme)), ("content-type", "text/plain")];
+        server.send("POST", path, &headers, lines(from).as_bytes())
+    };
+    // A write that begins within ten seconds' worth is stored as a whole.
+    assert_eq!((write(0).status, write(600).status), (200, 200));
+    let refused = write(1_200);
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (429, "2"),
+        "{}",
+        refused.text()
+    );
+    let refused = refused.expect(429);
+    assert_eq!(
+        (&refused["code"], &refused["retryable"]),
+        (&json!("rate_limited"), &json!(true))
+    );
+    let message = refused["message"].as_str().expect("a message");
+    assert!(
+        message.contains("the tenant acme") && message.contains("100"),
+        "{message}"
+    );
+    // In the form of each protocol, also when the statement of the request is known late.
+    for (path, body) in [
+        ("/write?precision=s", "cpu usage=1 1763640000"),
+        ("/api/v2/write?precision=s&bucket=", "cpu usage=1 1763640000"),
+        (WRITE, "up 1 1763640000000\n"),
+        ("/v1/metrics", "{}"),
+        ("/metrics/job/a", "up 1\n"),
+        ("/v1/tables/acme-metrics/points/delete", "{}"),
+        (
+            "/v1/sql",
+            r#"{"statement": "DELETE FROM \"acme-rows\" WHERE id = 1"}"#,
+        ),
+    ] {
+        let response = ask(&server, &acme, "POST", path, body);
+        assert_eq!(response.status, 429, "{path}: {}", response.text());
+    }
+    assert_eq!(
+        ask(&server, &acme, "GET", path_of_reads(), "").status,
+        200,
+        "reads go on"
+    );
+    let body = "cpu usage=1 1763640000";
+    let other = ask(&server, &globex, "POST", "/write?precision=s", body);
+    assert_eq!(other.status, 204, "another tenant has a budget of its own");
+    server.clock.advance(3_000_000_000);
+    assert_eq!(write(1_200).status, 200);
+    let shown = ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200);
+    assert_eq!(shown["used"]["points"], 1_800);
+    assert_eq!(shown["used"]["refused_points"], 8);
+    let metrics = ask(&server, ROOT, "GET", "/metrics", "");
+    for line in [
+        "tideline_tenant_points_total{tenant=\"acme\"} 1800",
+        "tideline_tenant_refused_writes_total{tenant=\"acme\"} 8",
+        "tideline_tenant_refused_writes_total{tenant=\"globex\"} 0",
+    ] {
+        assert!(metrics.text().contains(line), "{line}");
+    }
+    // Rows are charged too.
+    let rows =
+        json!({"name": "acme-rows", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}]}});
+    ask(&server, ROOT, "POST", "/v1/tables", &rows.to_string()).expect(201);
+    server.clock.advance(100_000_000_000);
+    let row = json!({"rows": [{"op": "put", "key": {"id": 1}, "columns": {}}, {"op": "put", "key": {"id": 2}, "columns": {}}]});
+    let written = ask(
+        &server,
+        &acme,
+        "POST",
+        "/v1/tables/acme-rows/rows",
+        &row.to_string(),
+    );
+    assert_eq!(written.status, 200, "{}", written.text());
+    let shown = ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200);
+    assert_eq!(shown["used"]["points"], 1_802);
+}
+
+fn path_of_reads() -> &'static str {
+    "/v1/tables/acme-metrics/measurements"
+}
+
+#[test]
+fn a_query_counts_until_its_response_is_sent() {
+    let server = start();
+    tenant(&server, "acme", &json!({"queries": 2}));
+    let acme = token(&server, &["reader"], &["acme"]);
+    let running = || {
+        let shown = ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200);
+        shown["used"]["queries"].as_u64().expect("a number")
+    };
+    // The bodies of these requests have not arrived, so they are running.
+    let begin = || {
+        let mut stream = server.connect();
+        let path = "/v1/tables/acme-metrics/query";
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\ncontent-type: application/json\r\n\
+             content-length: 20\r\nconnection: close\r\n\r\n",
+            bearer(&acme)
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let mut first = begin();
+    let _second = begin();
+    while running() < 2 {
+        std::thread::yield_now();
+    }
+    let refused = ask(&server, &acme, "GET", path_of_reads(), "");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "1"));
+    let message = refused.text();
+    assert!(
+        message.contains("2 queries of the tenant acme are running"),
+        "{message}"
+    );
+    let watch = ask(
+        &server,
+        &acme,
+        "GET",
+        "/v1/tables/acme-metrics/watch?cursor=x",
+        "",
+    );
+    assert_ne!(watch.status, 429, "watches do not count");
+    first.write_all(b"{\"fields\": [\"usage\"]}").expect("sent");
+    let mut response = Vec::new();
+    first.read_to_end(&mut response).expect("a response");
+    while running() > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(ask(&server, &acme, "GET", path_of_reads(), "").status, 200);
+    // A client that disconnects frees its place.
+    drop(_second);
+    while running() > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn changes_of_tenants_are_checked_stored_and_end_watches() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(disk.clone(), settings());
+    tenant(&server, "acme", &json!({"queries": 4}));
+    for (name, body, status) in [
+        ("acme-2", json!({"tables": ["acme-x"]}), 409),
+        ("acme-2", json!({"tables": ["ac*"]}), 409),
+        ("acme-2", json!({"tables": []}), 400),
+        ("acme-2", json!({"tables": ["A"]}), 400),
+        (
+            "acme-2",
+            json!({"tables": ["other"], "default_table": "third"}),
+            400,
+        ),
+        (
+            "acme-2",
+            json!({"tables": ["other"], "budgets": {"queries": 0}}),
+            400,
+        ),
+        (
+            "acme-2",
+            json!({"tables": ["other"], "budgets": {"query": 1}}),
+            400,
+        ),
+        ("a%20b", json!({"tables": ["other"]}), 400),
+        ("acme-2", json!({"tables": ["other"]}), 201),
+        ("acme-2", json!({"tables": ["other", "third"]}), 200),
+    ] {
+        let response = put(&server, name, &body);
+        assert_eq!(response.status, status, "{name} {body}: {}", response.text());
+    }
+    let acme = token(&server, &["reader", "writer"], &["acme"]);
+    let watch = || {
+        let mut watch = server.connect();
+        let head = format!(
+            "GET /v1/tables/acme-metrics/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nconnection: close\r\n\r\n",
+            bearer(&acme)
+        );
+        watch.write_all(head.as_bytes()).expect("sent");
+        let mut events = Vec::new();
+        let mut buffer = [0; 4_096];
+        while !String::from_utf8_lossy(&events).contains("event: ready") {
+            let read = watch.read(&mut buffer).expect("events in time");
+            assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
+            events.extend_from_slice(&buffer[..read]);
+        }
+        watch
+    };
+    let ended = |mut watch: std::net::TcpStream| {
+        let mut rest = Vec::new();
+        watch.read_to_end(&mut rest).expect("the watch ends");
+        let rest = String::from_utf8_lossy(&rest).into_owned();
+        assert!(!rest.contains("late_point"), "{rest}");
+    };
+    // Another budget ends nothing, other tables end the watch.
+    let open = watch();
+    let mut body = json!({"tables": ["acme-*"], "default_table": "acme-metrics", "budgets": {"queries": 8}});
+    put(&server, "acme", &body).expect(200);
+    open.set_read_timeout(Some(Duration::from_millis(300)))
+        .expect("a timeout");
+    let mut one = [0; 65_536];
+    let read = (&open).read(&mut one);
+    assert!(!matches!(read, Ok(0)), "the watch has ended");
+    open.set_read_timeout(Some(crate::client::ANSWER_TIMEOUT))
+        .expect("a timeout");
+    body["tables"] = json!(["acme-*", "fourth"]);
+    put(&server, "acme", &body).expect(200);
+    ended(open);
+    let open = watch();
+    assert_eq!(ask(&server, ROOT, "DELETE", "/v1/tenants/acme", "").status, 204);
+    let line = "late_point v=1 1763640000";
+    ask(&server, ROOT, "POST", "/write?db=acme-metrics&precision=s", line);
+    ended(open);
+    ask(&server, &acme, "GET", path_of_reads(), "").expect(403);
+    ask(&server, ROOT, "DELETE", "/v1/tenants/acme", "").expect(404);
+    server.wait_stopped();
+    drop(server);
+
+    let server = Server::on(disk, settings());
+    let listed = ask(&server, ROOT, "GET", "/v1/tenants", "").expect(200);
+    let names: Vec<&Value> = listed["tenants"]
+        .as_array()
+        .expect("tenants")
+        .iter()
+        .map(|t| &t["name"])
+        .collect();
+    assert_eq!(names, ["acme-2"], "{listed}");
+    assert_eq!(listed["tenants"][0]["created_by"], "configured token");
+    ask(&server, &acme, "GET", path_of_reads(), "").expect(403);
+}
+
+#[test]
+fn a_tenant_has_one_share_from_all_its_addresses() {
+    let server = Server::with(HttpSettings {
+        watches_max: 10,
+        turn_timeout: Duration::from_millis(50),
+        trusted_proxies: vec!["127.0.0.1".parse().expect("a network")],
+        ..settings()
+    });
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let [acme, globex] = ["acme", "globex"].map(|name| token(&server, &["reader"], &[name]));
+    let watch = |token: &str, tenant: &str, from: usize| {
+        let mut stream = server.connect();
+        let head = format!(
+            "GET /v1/tables/{tenant}-metrics/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\n\
+             forwarded: for=192.0.2.{from}\r\n\r\n",
+            bearer(token)
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).expect("an answer begins");
+        (String::from_utf8_lossy(&begin[9..]).into_owned(), stream)
+    };
+    let mut open = Vec::new();
+    let mut status = |token: &str, tenant: &str, from: usize| {
+        let (status, stream) = watch(token, tenant, from);
+        open.push(stream);
+        status
+    };
+    let of_acme: Vec<String> = (0..10).map(|from| status(&acme, "acme", from)).collect();
+    assert_eq!(of_acme, [["200"; 8].as_slice(), &["503"; 2]].concat());
+    assert_eq!(
+        status(&globex, "globex", 1),
+        "200",
+        "another tenant, from an address that acme uses"
+    );
+}
