@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -199,6 +199,41 @@ fn a_server_with_a_certificate_speaks_tls_only() {
         status.success() && took < Duration::from_secs(20),
         "{took:?} {said}"
     );
+}
+
+#[test]
+fn damaged_handshakes_are_refused_and_others_go_on() {
+    let secured = Secured::start();
+    let trusted = [read_certificate(&secured.certificate_file())];
+    let client = client(&trusted, rustls::ALL_VERSIONS);
+    let name = "localhost".try_into().expect("a name");
+    let mut connection = ClientConnection::new(Arc::clone(&client), name).expect("a client");
+    let mut hello = Vec::new();
+    connection.write_tls(&mut hello).expect("a first message");
+    let mut tried = 0;
+    let mut send = |bytes: &[u8]| {
+        let mut stream = secured.connect();
+        // The server may disconnect before it has read everything.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        tried += 1;
+    };
+    for at in 0..hello.len() {
+        send(&hello[..at]);
+        for bits in [0x01, 0x80, 0xff] {
+            let mut damaged = hello.clone();
+            damaged[at] ^= bits;
+            send(&damaged);
+        }
+    }
+    // A length of the record that is far too large, and a message of many records.
+    send(&[&[0x16, 3, 1, 0xff, 0xff], &[0; 70_000][..]].concat());
+    send(&[0x16, 3, 1, 0, 1, 1].repeat(20_000));
+    assert!(tried > 700, "{tried}");
+    let (response, _) = get(secured.address, &client, "/ready").expect("a response");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
 #[test]
