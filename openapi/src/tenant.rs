@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[schema(example = json!({
     "tables": ["acme-*"],
     "default_table": "acme-metrics",
-    "budgets": {"points_per_second": 50_000, "queries": 8}
+    "budgets": {"points_per_second": 50_000, "new_timelines_per_minute": 1_000, "queries": 8}
 }))]
 pub struct PutTenant {
     /// Tables of the tenant: names, and prefixes followed by `*`, at most 100. No table can belong to two tenants.
@@ -25,8 +25,8 @@ pub struct PutTenant {
     pub budgets: TenantBudgets,
 }
 
-/// Limits of what the requests for a tenant may use together. A request over a budget is refused with 429, before its body
-/// is read.
+/// Limits of what the requests for a tenant may use together. A request over the budget of points or queries is refused with
+/// 429, before its body is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantBudgets {
@@ -34,7 +34,11 @@ pub struct TenantBudgets {
     /// stored as a whole, and the next ones wait until the average is met again. `null`: no limit.
     #[serde(default)]
     pub points_per_second: Option<u64>,
-    /// Requests that read, at the same time. Watches do not count. `null`: no limit.
+    /// New timelines in all tables of the tenant per minute; those of a minute may come at once. Points of further new
+    /// timelines are rejected as retryable. `null`: no limit.
+    #[serde(default)]
+    pub new_timelines_per_minute: Option<u64>,
+    /// Requests that read, at the same time. Watches, and reads that can wait for something new, do not count. `null`: no limit.
     #[serde(default)]
     pub queries: Option<u64>,
 }
@@ -42,12 +46,14 @@ pub struct TenantBudgets {
 /// What the requests for a tenant have used since the server started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
-    /// Points, rows and messages written.
+    /// Points, rows and messages of the writes, also those that were rejected.
     pub points: u64,
     /// Running requests that read.
     pub queries: u64,
     /// Writes refused by `points_per_second`.
     pub refused_points: u64,
+    /// New timelines refused by `new_timelines_per_minute`.
+    pub refused_timelines: u64,
     /// Requests refused by `queries`.
     pub refused_queries: u64,
 }

@@ -147,7 +147,7 @@ impl Principal {
     /// Returns true if a table of this name can be one of the principal. A token for tenants has none without a tenant.
     fn has_table(&self, table: &str) -> bool {
         let is_of_tenant = match &self.tenant {
-            Some(tenant) => tenant.record().has_table(table),
+            Some(tenant) => tenant.is_current() && tenant.record().has_table(table),
             None => self.scope.tenants().is_empty(),
         };
         is_of_tenant && self.scope.has_table(table)
@@ -156,17 +156,21 @@ impl Principal {
     /// Returns true if all tables with this name or prefix are those of the principal.
     fn covers(&self, pattern: &str) -> bool {
         let is_of_tenant = match &self.tenant {
-            Some(tenant) => tenant.covers(pattern),
+            Some(tenant) => tenant.is_current() && tenant.covers(pattern),
             None => self.scope.tenants().is_empty(),
         };
         is_of_tenant && self.scope.covers(pattern)
     }
 
-    /// Returns true until the token expires or is revoked, or the tables of its tenant change. A long response checks it
-    /// while it runs.
+    /// Returns true until the token expires or is revoked, or its tenant loses tables. A long response checks it while it
+    /// runs.
     pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.is_token_valid(now) && self.tenant.as_ref().is_none_or(|tenant| tenant.is_current())
+    }
+
+    /// Returns true until the token expires or is revoked.
+    pub fn is_token_valid(&self, now: Timestamp) -> bool {
         now.nanos() < self.ends.load(Ordering::Relaxed)
-            && self.tenant.as_ref().is_none_or(|tenant| tenant.is_current())
     }
 
     /// Returns the time at which the token expires; `None` if it never does.
@@ -189,8 +193,18 @@ impl Principal {
 }
 
 impl fmt::Display for Principal {
-    /// Writes the name and, for a stored token, its id.
+    /// Writes the name, for a stored token its id, and the tenant of the request.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_name(f)?;
+        match &self.tenant {
+            Some(tenant) => write!(f, " for the tenant {}", tenant.record().name),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Principal {
+    fn write_name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
             Some(id) => write!(f, "token {id} ({})", self.name),
             None => f.write_str(&self.name),

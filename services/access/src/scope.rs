@@ -22,18 +22,63 @@ pub struct TablePattern(Box<str>);
 
 /// Restriction of a token. The default restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StoredScope", into = "StoredScope")]
 pub struct Scope {
     tables: Vec<TablePattern>,
     models: Vec<TableModel>,
-    #[serde(rename = "timelines", default, skip_serializing_if = "Option::is_none")]
     condition: Option<TimelineCondition>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<TenantPattern>,
 }
 
+/// Stored form of a scope. Tenants are entries of `tables` with a prefix that is not allowed in the name of a table: a
+/// build that does not know tenants refuses such a token, instead of giving it all tables.
+#[derive(Serialize, Deserialize)]
+struct StoredScope {
+    tables: Vec<String>,
+    models: Vec<TableModel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timelines: Option<TimelineCondition>,
+}
+
+/// Begin of an entry for a tenant in [`StoredScope::tables`].
+const STORED_TENANT: &str = "tenant:";
+
+impl TryFrom<StoredScope> for Scope {
+    type Error = ScopeError;
+
+    fn try_from(stored: StoredScope) -> Result<Self, ScopeError> {
+        let mut scope = Self {
+            models: stored.models,
+            condition: stored.timelines,
+            ..Self::default()
+        };
+        for text in stored.tables {
+            match text.strip_prefix(STORED_TENANT) {
+                Some(tenant) => scope.tenants.push(tenant.to_owned().try_into()?),
+                None => scope.tables.push(text.try_into()?),
+            }
+        }
+        Ok(scope)
+    }
+}
+
+impl From<Scope> for StoredScope {
+    fn from(scope: Scope) -> Self {
+        let tables = scope.tables.into_iter().map(String::from);
+        let tenants = scope
+            .tenants
+            .into_iter()
+            .map(|tenant| format!("{STORED_TENANT}{tenant}"));
+        Self {
+            tables: tables.chain(tenants).collect(),
+            models: scope.models,
+            timelines: scope.condition,
+        }
+    }
+}
+
 /// Name of a tenant, or a prefix followed by `*`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantPattern(Box<str>);
 
 /// Error of an invalid scope.
@@ -111,12 +156,6 @@ impl TryFrom<String> for TenantPattern {
             Err(reason) if !is_all => Err(ScopeError::Tenant(text.chars().take(80).collect(), reason)),
             _ => Ok(Self(text.into())),
         }
-    }
-}
-
-impl From<TenantPattern> for String {
-    fn from(pattern: TenantPattern) -> Self {
-        pattern.0.into()
     }
 }
 
@@ -403,6 +442,29 @@ mod tests {
         }
         let many = Scope::new(vec!["a"; PATTERNS_MAX + 1], []);
         assert!(matches!(many, Err(ScopeError::TooMany(count)) if count == PATTERNS_MAX + 1));
+    }
+
+    #[test]
+    fn a_build_without_tenants_refuses_a_token_with_one() {
+        let scope = Scope::new(["fleet"], []).and_then(|scope| scope.with_tenants(["acme", "team-*"]));
+        let scope = scope.expect("valid");
+        let json = serde_json::to_string(&scope).expect("serializes");
+        assert_eq!(
+            json,
+            r#"{"tables":["fleet","tenant:acme","tenant:team-*"],"models":[]}"#
+        );
+        assert_eq!(serde_json::from_str::<Scope>(&json).expect("reads back"), scope);
+        // The rule of such a build.
+        for entry in ["tenant:acme", "tenant:team-*"] {
+            assert!(TablePattern::try_from(entry.to_owned()).is_err());
+        }
+        for refused in [
+            r#"{"tables":["tenant:"],"models":[]}"#,
+            r#"{"tables":["a b"],"models":[]}"#,
+        ] {
+            assert!(serde_json::from_str::<Scope>(refused).is_err(), "{refused}");
+        }
+        assert_eq!((scope.has_tenant("team-1"), scope.only_tenant()), (true, None));
     }
 
     #[test]

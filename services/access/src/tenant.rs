@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tideline_model::TableName;
 
@@ -45,42 +46,68 @@ pub struct Budgets {
     /// Points, rows and messages written per second, averaged over ten seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_per_second: Option<u64>,
+    /// New timelines in all tables per minute. The timelines of a minute may come at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_timelines_per_minute: Option<u64>,
     /// Requests that read, at the same time. Watches do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queries: Option<u64>,
 }
 
-/// Tenant with what it has used.
+/// Tenant with its usage.
 #[derive(Debug)]
 pub struct Tenant {
     record: TenantRecord,
     /// Number that no other tenant of the process has.
     number: u32,
     used: Arc<Used>,
-    /// False after the tables of the tenant have changed, or the tenant was removed.
+    /// False after the tenant has lost tables, or was removed.
     is_current: Arc<AtomicBool>,
 }
 
 /// Use of the budgets of a tenant. It stays when the tenant is changed.
 #[derive(Debug, Default)]
 struct Used {
-    /// Time until which the points written so far use up the budget, in nanoseconds of the monotonic clock.
-    points_until: AtomicI64,
+    /// Written points that count against the budget.
+    owed: Mutex<Owed>,
+    /// Time until which the new timelines so far use up the budget, in nanoseconds of the monotonic clock.
+    timelines_until: AtomicI64,
     points: AtomicU64,
     queries: AtomicU64,
     refused_points: AtomicU64,
+    refused_timelines: AtomicU64,
     refused_queries: AtomicU64,
+}
+
+/// Points that were written, less those that the budget has allowed since.
+#[derive(Debug, Clone, Copy, Default)]
+struct Owed {
+    points: f64,
+    at: Duration,
+}
+
+impl Owed {
+    /// Returns what is left after the budget of the time since.
+    fn after(self, now: Duration, limit: u64) -> Self {
+        let allowed = now.saturating_sub(self.at).as_secs_f64() * limit as f64;
+        Self {
+            points: (self.points - allowed).max(0.0),
+            at: now.max(self.at),
+        }
+    }
 }
 
 /// Figures of a tenant since the start of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TenantFigures {
-    /// Written points, rows and messages.
+    /// Points, rows and messages of its writes, also those that were rejected.
     pub points: u64,
     /// Running requests that count as queries.
     pub queries: u64,
     /// Requests refused by the budget of points.
     pub refused_points: u64,
+    /// New timelines refused by their budget.
+    pub refused_timelines: u64,
     /// Requests refused by the budget of queries.
     pub refused_queries: u64,
 }
@@ -106,6 +133,7 @@ enum Budget {
 #[derive(Debug)]
 pub struct RunningQuery(Arc<Used>);
 
+const MINUTE: Duration = Duration::from_secs(60);
 /// Time after which a query that was refused because others run can be repeated.
 const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -132,6 +160,7 @@ impl TenantRecord {
         }
         let budgets = [
             ("points_per_second", self.budgets.points_per_second),
+            ("new_timelines_per_minute", self.budgets.new_timelines_per_minute),
             ("queries", self.budgets.queries),
         ];
         match budgets.into_iter().find(|(_, limit)| *limit == Some(0)) {
@@ -182,18 +211,19 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant with another record, and with what it has used. Ends this one if the tables differ.
+    /// Returns the tenant with another record, and with its usage. Ends this one if it has lost tables.
     #[must_use]
     pub fn changed(&self, record: TenantRecord) -> Self {
-        let has_same_tables = record.tables == self.record.tables;
-        if !has_same_tables {
+        let is_kept = |pattern: &TablePattern| Scope::patterns_cover(&record.tables, &pattern.to_string());
+        let keeps_tables = self.record.tables.iter().all(is_kept);
+        if !keeps_tables {
             self.end();
         }
         Self {
             record,
             number: self.number,
             used: Arc::clone(&self.used),
-            is_current: match has_same_tables {
+            is_current: match keeps_tables {
                 true => Arc::clone(&self.is_current),
                 false => Arc::new(AtomicBool::new(true)),
             },
@@ -205,7 +235,7 @@ impl Tenant {
         self.is_current.store(false, Ordering::Relaxed);
     }
 
-    /// Returns false after the tables of the tenant have changed, or the tenant was removed.
+    /// Returns false after the tenant has lost tables, or was removed.
     pub(crate) fn is_current(&self) -> bool {
         self.is_current.load(Ordering::Relaxed)
     }
@@ -235,13 +265,13 @@ impl Tenant {
         let Some(limit) = self.record.budgets.points_per_second else {
             return Ok(());
         };
-        let until = self.used.points_until.load(Ordering::Relaxed);
-        let over = until.saturating_sub(nanos(now + BURST));
-        if over <= 0 {
+        let owed = self.used.owed.lock().after(now, limit);
+        let over = owed.points / limit as f64 - BURST.as_secs_f64();
+        if over <= 0.0 {
             return Ok(());
         }
         self.used.refused_points.fetch_add(1, Ordering::Relaxed);
-        let retry_after = Duration::from_nanos(over.unsigned_abs());
+        let retry_after = Duration::try_from_secs_f64(over).unwrap_or(Duration::MAX);
         Err(self.over(Budget::Points, limit, retry_after))
     }
 
@@ -251,14 +281,42 @@ impl Tenant {
         let Some(limit) = self.record.budgets.points_per_second else {
             return;
         };
-        let time = u128::from(count) * 1_000_000_000 / u128::from(limit.max(1));
-        let time = i64::try_from(time).unwrap_or(i64::MAX);
-        let later = |until: i64| Some(until.max(nanos(now)).saturating_add(time));
-        // Never fails, because `later` always returns a value.
-        let _ = self
+        let mut owed = self.used.owed.lock();
+        *owed = owed.after(now, limit);
+        owed.points += count as f64;
+    }
+
+    /// Returns true if the tenant has a budget of new timelines.
+    pub fn limits_new_timelines(&self) -> bool {
+        self.record.budgets.new_timelines_per_minute.is_some()
+    }
+
+    /// Takes a new timeline from the budget.
+    ///
+    /// # Errors
+    ///
+    /// Returns the limit if it is used up.
+    pub fn take_new_timeline(&self, now: Duration) -> Result<(), u64> {
+        let Some(limit) = self.record.budgets.new_timelines_per_minute else {
+            return Ok(());
+        };
+        let step = nanos(MINUTE) / i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+        let now = nanos(now);
+        let later = |until: i64| {
+            let next = until.max(now).saturating_add(step);
+            (next <= now.saturating_add(nanos(MINUTE))).then_some(next)
+        };
+        let taken = self
             .used
-            .points_until
+            .timelines_until
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        match taken {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                self.used.refused_timelines.fetch_add(1, Ordering::Relaxed);
+                Err(limit)
+            }
+        }
     }
 
     /// Begins a query.
@@ -289,6 +347,7 @@ impl Tenant {
             points: read(&self.used.points),
             queries: read(&self.used.queries),
             refused_points: read(&self.used.refused_points),
+            refused_timelines: read(&self.used.refused_timelines),
             refused_queries: read(&self.used.refused_queries),
         }
     }
@@ -413,20 +472,46 @@ mod tests {
         assert_eq!((over.limit, over.retry_after), (1_000, second(14)));
         assert!(over.to_string().contains("1000 points"), "{over}");
         tenant.check_points(second(205)).expect("later");
-        // A larger budget counts for what is written from now on.
+        // A larger budget also pays for what was written before.
+        tenant.charge_points(1_000_000, second(205));
+        let over = tenant.check_points(second(210)).expect_err("over the budget");
+        assert_eq!(over.retry_after, second(995));
         let mut larger = tenant.record().clone();
-        larger.budgets.points_per_second = None;
-        let changed = tenant.changed(larger);
-        changed.charge_points(1_000_000, second(205));
-        changed.check_points(second(205)).expect("no budget");
+        larger.budgets.points_per_second = Some(50_000);
+        let changed = tenant.changed(larger.clone());
         assert_eq!(
-            changed.figures(),
-            TenantFigures {
-                points: 1_115_000,
-                refused_points: 1,
-                ..TenantFigures::default()
-            }
+            changed
+                .check_points(second(210))
+                .expect_err("still")
+                .retry_after
+                .as_secs(),
+            5
         );
+        changed.check_points(second(216)).expect("soon");
+        larger.budgets.points_per_second = None;
+        let changed = changed.changed(larger);
+        changed.charge_points(1_000_000, second(216));
+        changed.check_points(second(216)).expect("no budget");
+        let figures = changed.figures();
+        assert_eq!((figures.points, figures.refused_points), (2_115_000, 3));
+    }
+
+    #[test]
+    fn new_timelines_over_the_budget_are_refused() {
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.new_timelines_per_minute = Some(30);
+        let tenant = Tenant::new(of_budget);
+        let taken = |second: u64| {
+            let now = Duration::from_secs(second);
+            (0..100).filter(|_| tenant.take_new_timeline(now).is_ok()).count()
+        };
+        assert_eq!(
+            (taken(1_000), taken(1_000), taken(1_010), taken(1_100)),
+            (30, 0, 5, 30)
+        );
+        assert_eq!(tenant.figures().refused_timelines, 400 - 65);
+        let none = Tenant::new(record(&["acme-*"]));
+        assert!(!none.limits_new_timelines() && none.take_new_timeline(MINUTE).is_ok());
     }
 
     #[test]

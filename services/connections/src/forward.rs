@@ -106,16 +106,20 @@ impl Forwarder {
 
 /// Sets the header with the clients and proxies of a request.
 fn name_client(headers: &mut HeaderMap, origin: Origin) -> Result<(), String> {
-    let before = headers.remove(FORWARDED_FOR);
-    let before = before.as_ref().and_then(|before| before.to_str().ok());
-    let clients = match (origin.peer(), before) {
-        (Peer::Address(peer), Some(before)) => format!("{before}, {}", peer.ip()),
-        (Peer::Address(peer), None) => peer.ip().to_string(),
-        // A process of this machine has no address. The list is kept only if that process is a trusted proxy.
-        (Peer::User(_), _) => match origin.forwarded() {
-            Some(client) => client.to_string(),
-            None => return Ok(()),
-        },
+    let lines = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::to_str);
+    let before = lines
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap_or_default()
+        .join(", ");
+    headers.remove(FORWARDED_FOR);
+    // A list of a client that is no trusted proxy is passed on with its address at the end, which ends its trust.
+    let before = origin.forwarded().map_or(before, |client| client.to_string());
+    let clients = match origin.peer() {
+        Peer::Address(peer) if before.is_empty() => peer.ip().to_string(),
+        Peer::Address(peer) => format!("{before}, {}", peer.ip()),
+        // A process of this machine has no address.
+        Peer::User(_) if origin.forwarded().is_some() => before,
+        Peer::User(_) => return Ok(()),
     };
     let clients = HeaderValue::try_from(clients).map_err(|error| error.to_string())?;
     headers.insert(FORWARDED_FOR, clients);
@@ -190,17 +194,37 @@ mod tests {
 
     #[test]
     fn the_client_is_named_after_those_before() {
+        const FOR: &str = "x-forwarded-for";
         let address = Peer::Address("192.0.2.9:7".parse().expect("an address"));
-        let proxies = ["unix".parse().expect("a proxy")];
+        let proxies = ["unix", "192.0.2.9"].map(|proxy| proxy.parse().expect("a proxy"));
         for (peer, proxies, before, after) in [
-            (address, &[][..], None, Some("192.0.2.9")),
-            (address, &[], Some("1.1.1.1"), Some("1.1.1.1, 192.0.2.9")),
-            (Peer::User(1), &[], Some("1.1.1.1"), None),
-            (Peer::User(1), &proxies, Some("1.1.1.1"), Some("1.1.1.1")),
+            (address, &[][..], &[][..], Some("192.0.2.9")),
+            (address, &[], &[(FOR, "1.1.1.1")], Some("1.1.1.1, 192.0.2.9")),
+            (
+                address,
+                &[],
+                &[(FOR, "1.1.1.1"), (FOR, "2.2.2.2")],
+                Some("1.1.1.1, 2.2.2.2, 192.0.2.9"),
+            ),
+            // A proxy adds a line of its own, or names the client in the other header.
+            (
+                address,
+                &proxies,
+                &[(FOR, "1.1.1.1"), (FOR, "2.2.2.2")],
+                Some("2.2.2.2, 192.0.2.9"),
+            ),
+            (
+                address,
+                &proxies,
+                &[("forwarded", "for=3.3.3.3")],
+                Some("3.3.3.3, 192.0.2.9"),
+            ),
+            (Peer::User(1), &[], &[(FOR, "1.1.1.1")], None),
+            (Peer::User(1), &proxies, &[(FOR, "1.1.1.1")], Some("1.1.1.1")),
         ] {
             let mut headers = HeaderMap::new();
-            if let Some(before) = before {
-                headers.insert(FORWARDED_FOR, HeaderValue::from_static(before));
+            for (name, value) in before {
+                headers.append(*name, HeaderValue::from_static(value));
             }
             let origin = Origin::find(peer, &headers, proxies);
             name_client(&mut headers, origin).expect("a header");

@@ -8,7 +8,7 @@
 //! may use. Functions of the engine that look up tables for their own work, such as the users of a feed table, call
 //! `known_table` and its siblings, which check nothing.
 
-use tideline_access::{Access, Action};
+use tideline_access::{Access, Action, Tenant};
 use tideline_model::{TableId, TableModel};
 
 use crate::engine::Engine;
@@ -86,13 +86,15 @@ impl Engine {
 
     /// Charges written points, rows or messages to the tenant of the principal of this handle.
     pub(crate) fn charge_tenant(&self, count: usize) {
-        let tenant = self
-            .access
-            .as_ref()
-            .and_then(|access| access.principal().tenant());
-        if let Some(tenant) = tenant {
+        if let Some(tenant) = self.tenant() {
             tenant.charge_points(count as u64, self.clock.monotonic());
         }
+    }
+
+    /// Returns the tenant for which the requests of this handle act.
+    pub(crate) fn tenant(&self) -> Option<&Tenant> {
+        let access = self.access.as_ref()?;
+        access.principal().tenant().map(|tenant| &**tenant)
     }
 
     /// Checks that the principal of this handle may change tables, and a table of this name.

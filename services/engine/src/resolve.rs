@@ -1,11 +1,13 @@
 //! Resolution of raw series keys to ordinals, for one batch.
 //!
-//! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table. A
-//! handle that is restricted to some timelines writes no other: their lines are rejected, and new ones are not registered.
+//! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table, and
+//! within the budget of the tenant of the handle. A handle that is restricted to some timelines writes no other: their lines are rejected, and new ones are not registered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use roaring::RoaringBitmap;
+use tideline_access::Tenant;
 use tideline_ingest_protocols::series_key;
 use tideline_model::reject::{GrowthCause, TimelineGrowth};
 use tideline_model::{Clock, Identity, Ordinal, RejectReason, SeriesResolver};
@@ -26,6 +28,8 @@ pub struct BatchResolver<'a> {
     limit: Option<u64>,
     /// Limits of all tables.
     limits: &'a TableLimits,
+    /// Tenant of the handle, if it has a budget of new timelines.
+    tenant: Option<&'a Tenant>,
     reader: Option<CatalogReader<'a>>,
     last: LastKey,
     /// Timelines that a restricted handle may write, as far as the batch has used them.
@@ -40,6 +44,7 @@ impl Engine {
             clock: Arc::clone(&self.clock),
             limit: table.spec().policy.timelines_per_minute,
             limits: &self.settings.tables,
+            tenant: self.tenant().filter(|tenant| tenant.limits_new_timelines()),
             reader: None,
             last: LastKey::default(),
             allowed: RoaringBitmap::new(),
@@ -59,7 +64,8 @@ impl BatchResolver<'_> {
         let limit = self.limit.unwrap_or(self.limits.timelines_per_minute);
         let bytes_max = self.limits.identity_bytes_max;
         let is_oversized = growth.is_oversized(bytes_max, || catalog.identity_bytes());
-        let registered = if is_oversized || self.limit.is_some() || growth.is_full(now, limit) {
+        let is_limited = self.limit.is_some() || self.tenant.is_some();
+        let registered = if is_oversized || is_limited || growth.is_full(now, limit) {
             let admit = |novel: &[(&str, &str)]| {
                 refusal = match is_oversized {
                     true => {
@@ -68,7 +74,8 @@ impl BatchResolver<'_> {
                     }
                     false => {
                         let admitted = growth.admit(now, limit, name, novel);
-                        admitted.err().map(RejectReason::TooManyTimelines)
+                        let refused = admitted.err().or_else(|| self.over_budget(now));
+                        refused.map(RejectReason::TooManyTimelines)
                     }
                 };
                 refusal.is_none()
@@ -92,6 +99,17 @@ impl BatchResolver<'_> {
             Ok(None) => Err(self.shown(refusal.expect("only a refusal leaves a timeline out"))),
             Err(error) => Err(error.to_string().into()),
         }
+    }
+
+    /// Takes a new timeline from the budget of the tenant; returns the refusal if it is used up.
+    fn over_budget(&self, now: Duration) -> Option<Arc<TimelineGrowth>> {
+        let tenant = self.tenant?;
+        let limit = tenant.take_new_timeline(now).err()?;
+        Some(Arc::new(TimelineGrowth {
+            table: self.table.name().clone(),
+            limit,
+            cause: GrowthCause::Tenant(tenant.record().name.as_str().into()),
+        }))
     }
 
     /// Checks that a restricted handle may write a registered timeline.
@@ -125,7 +143,9 @@ impl BatchResolver<'_> {
     /// Returns the reason without the growth of other timelines, if the handle is restricted.
     fn shown(&self, reason: RejectReason) -> RejectReason {
         match reason {
-            RejectReason::TooManyTimelines(growth) if self.table.restriction.is_some() => {
+            RejectReason::TooManyTimelines(growth)
+                if self.table.restriction.is_some() && !matches!(growth.cause, GrowthCause::Tenant(_)) =>
+            {
                 RejectReason::TooManyTimelines(Arc::new(TimelineGrowth {
                     cause: GrowthCause::Undisclosed,
                     ..TimelineGrowth::clone(&growth)

@@ -22,7 +22,7 @@ use tideline_scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
-use crate::context::{RequestIds, current_client};
+use crate::context::{RequestContext, RequestIds, current_client};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
@@ -229,10 +229,16 @@ impl App {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorCode::Unauthenticated`] if the token has expired or was revoked.
+    /// Fails with [`ErrorCode::Unauthenticated`] if the token has expired or was revoked, and with
+    /// [`ErrorCode::Unavailable`] if its tenant has lost tables or was removed.
     pub(crate) fn check_valid(&self, principal: &Principal) -> Result<()> {
-        match principal.is_valid(self.engine.clock().now()) {
+        let now = self.engine.clock().now();
+        match principal.is_valid(now) {
             true => Ok(()),
+            false if principal.is_token_valid(now) => Err(Failure::new(
+                ErrorCode::Unavailable,
+                "the tables of the tenant have changed while the request waited; send it again",
+            )),
             false => Err(Failure::new(
                 ErrorCode::Unauthenticated,
                 "the token has expired or was revoked while the request waited",
@@ -297,6 +303,12 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T> + Send + 'static,
 {
+    // The work can go on after its client has disconnected.
+    let query = RequestContext::current().query;
+    let call = move || {
+        let _query = query;
+        call()
+    };
     match tokio::task::spawn_blocking(call).await {
         Ok(result) => result,
         Err(panicked) => {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use tideline_access::RunningQuery;
 use tideline_connections::Client;
 use tideline_engine::model::Timestamp;
 use tideline_ingest::protocols::prometheus::OtlpEncoding;
@@ -31,6 +32,8 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) dialect: Dialect,
     pub(crate) client: Client,
+    /// Query in the budget of the tenant of the request.
+    pub(crate) query: Option<Arc<RunningQuery>>,
 }
 
 /// Returns the client of the request that this task handles.
@@ -50,6 +53,7 @@ impl RequestContext {
             id: RequestId("none".into()),
             dialect: Dialect::Native,
             client: Client::UNKNOWN,
+            query: None,
         })
     }
 }

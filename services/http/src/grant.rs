@@ -23,6 +23,7 @@ use tideline_scheduler::{Job, SchedulerError};
 use crate::app::{App, Waiting, blocking, stoppable};
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
+use crate::guard::UNNAMED_TENANT;
 
 /// Originator of a request, and the action that the route declares. `guard` stores it in the request.
 #[derive(Debug, Clone)]
@@ -107,13 +108,20 @@ impl Requester {
     ///
     /// # Errors
     ///
-    /// Fails if no role of the principal allows the action, or, for a write, if the budget of its tenant is used up.
+    /// Fails if the request names no tenant although its token needs one, if no role of the principal allows the action, or, for a write, if the budget of its tenant is used up.
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
-        let access = Access::new(&self.principal, action)?;
+        let grant = self.grant_without_budget(action)?;
         if let (Action::Write, Some(tenant)) = (action, self.principal.tenant()) {
             tenant.check_points(self.service_engine().clock().monotonic())?;
         }
-        Ok(Grant::new(&self.app, access))
+        Ok(grant)
+    }
+
+    fn grant_without_budget(&self, action: Action) -> Result<Grant> {
+        if self.principal.needs_tenant() {
+            return Err(Failure::invalid(UNNAMED_TENANT));
+        }
+        Ok(Grant::new(&self.app, Access::new(&self.principal, action)?))
     }
 
     /// Returns the grant for the most that the token allows. Agents list databases and send `CREATE DATABASE` with a token
@@ -123,10 +131,10 @@ impl Requester {
     ///
     /// Fails if the token has no role that allows anything on tables.
     pub(crate) fn strongest_grant(&self) -> Result<Grant> {
-        let grant = self.grant(Action::Operate);
-        grant
-            .or_else(|_| self.grant(Action::Write))
-            .or_else(|_| self.grant(Action::Read))
+        let allowed = |action: &Action| Access::new(&self.principal, *action).is_ok();
+        let strongest = [Action::Operate, Action::Write].into_iter().find(allowed);
+        // The requests for which this is are about names of databases. They write no points.
+        self.grant_without_budget(strongest.unwrap_or(Action::Read))
     }
 }
 

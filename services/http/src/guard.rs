@@ -32,12 +32,13 @@ pub(crate) struct GuardLayer {
 }
 
 /// Error of a request without a tenant.
-const UNNAMED_TENANT: &str =
+pub(crate) const UNNAMED_TENANT: &str =
     "the token may act for several tenants; name the tenant of the request in the header X-Scope-OrgID";
 /// Route of SQL statements.
 const SQL: &str = "/v1/sql";
-/// End of the routes of watches, which last as long as their clients want.
-const WATCH: &str = "/watch";
+/// Ends of the routes that last as long as their clients want: watches, and reads that can wait for something new. The
+/// latter have limits of their own.
+const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
 
 /// Principal of a request, for the log. It is stored in the extensions of the response.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ where
         let mut principal = None;
         let admitted = admit(&app, &self.routes, &request, &mut principal);
         let (granted, query) = match admitted {
-            Ok(granted) => granted,
+            Ok((granted, query)) => (granted, query.map(Arc::new)),
             Err(failure) => {
                 return Box::pin(async move {
                     app.bodies.discard(request).await;
@@ -92,7 +93,7 @@ where
                 });
             }
         };
-        // The requests of a tenant share like those of one client, from whichever addresses they come.
+        // The requests of a tenant share like those of one client, from any address.
         let tenant = principal.as_ref().and_then(|principal| principal.tenant());
         let tenant = tenant.map(|tenant| Client::of_tenant(tenant.number()));
         if let Some(granted) = granted {
@@ -100,12 +101,14 @@ where
         }
         let is_metrics = request.uri().path() == "/metrics";
         let response = self.inner.call(request);
+        let running = query.clone();
         Box::pin(async move {
             let Ok(response) = match tenant {
                 None => response.await,
                 Some(client) => {
                     let context = RequestContext {
                         client,
+                        query: running,
                         ..RequestContext::current()
                     };
                     context.scope(response).await
@@ -115,7 +118,7 @@ where
             if let Some(principal) = principal {
                 response.extensions_mut().insert(Originator(principal));
             }
-            // The query of a tenant runs until its response is sent.
+            // The query of a tenant runs until its response is sent, and until its blocking work has ended.
             let response = match query {
                 Some(query) => response.map(|body| with_guard(body, query)),
                 None => response,
@@ -164,6 +167,10 @@ fn admit(
     Ok((Some(granted), query))
 }
 
+fn can_wait(path: &str) -> bool {
+    WAITING.iter().any(|end| path.ends_with(end))
+}
+
 /// Checks the budgets of the tenant of a request, before its body is read.
 fn admit_to_budgets(
     app: &App,
@@ -182,9 +189,7 @@ fn admit_to_budgets(
             tenant.check_points(app.service_engine().clock().monotonic())?;
             Ok(None)
         }
-        Some(Action::Read) if path.is_none_or(|path| !path.ends_with(WATCH)) => {
-            Ok(Some(tenant.begin_query()?))
-        }
+        Some(Action::Read) if !path.is_some_and(can_wait) => Ok(Some(tenant.begin_query()?)),
         _ => Ok(None),
     }
 }

@@ -53,7 +53,7 @@ impl TenantStore {
     ///
     /// # Errors
     ///
-    /// Fails if the token may not act for the named tenant, or it does not exist; the message does not tell which.
+    /// Fails if the token may not act for the named tenant, or it does not exist; the message is the same in both cases.
     pub(crate) fn of_request(
         &self,
         principal: Arc<Principal>,

@@ -1,8 +1,8 @@
 //! Data folder of an installation: its creation, and its age.
 //!
-//! An installation that listens beyond this machine needs TLS. Releases before this rule did not ask for it, so their
-//! installations start with a warning until the next major version. They are told apart by a file that is written to
-//! each new data folder before anything else.
+//! An installation that listens beyond this machine needs TLS. Releases before this rule did not require it, so their
+//! installations start with a warning until the next major version. A file that is written to each new data folder before
+//! anything else distinguishes them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -24,7 +24,8 @@ const EARLIER: [&str; 2] = ["store", "cluster.lock"];
 /// An error of the file system.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    if is_earlier(folder) || folder.join(MARK).exists() {
+    // Before a server has used the folder, the file is written again: a crash can have left it empty.
+    if EARLIER.iter().any(|name| folder.join(name).exists()) {
         return Ok(());
     }
     let mut file = OpenOptions::new()

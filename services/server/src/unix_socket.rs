@@ -69,7 +69,7 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is a file that is no socket",
+            "the file is not a socket; remove it or choose another path",
         ));
     }
     match UnixStream::connect(path) {

@@ -81,7 +81,7 @@ pub enum TimeBound {
     Future,
 }
 
-/// Details of a table that has reached its limit of new timelines per minute.
+/// Details of a table, or of a tenant, that has reached its limit of new timelines per minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineGrowth {
     /// Name of the table.
@@ -101,6 +101,8 @@ pub enum GrowthCause {
     Combinations,
     /// The writer may not know of the other timelines.
     Undisclosed,
+    /// All tables of this tenant together have reached the budget of the tenant.
+    Tenant(Box<str>),
 }
 
 /// Tag with many new values.
@@ -252,6 +254,13 @@ impl fmt::Display for RejectReason {
 impl fmt::Display for TimelineGrowth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, limit, .. } = self;
+        if let GrowthCause::Tenant(tenant) = &self.cause {
+            return write!(
+                f,
+                "the tables of the tenant {tenant} take at most {limit} new timelines a minute, which is its budget; \
+                 retry later"
+            );
+        }
         write!(f, "table {table} takes at most {limit} new timelines a minute; ")?;
         match &self.cause {
             GrowthCause::Tag(GrowingTag { key, values }) => {
@@ -263,7 +272,7 @@ impl fmt::Display for TimelineGrowth {
                 )?;
             }
             GrowthCause::Combinations => f.write_str("they are new combinations of known tag values; ")?,
-            GrowthCause::Undisclosed => {}
+            GrowthCause::Undisclosed | GrowthCause::Tenant(_) => {}
         }
         f.write_str("retry later or raise timelines_per_minute")
     }

@@ -43,6 +43,9 @@ pub(crate) struct SetArguments {
     /// Budget of points, rows and messages written per second [default: no limit]
     #[arg(long, value_name = "NUMBER")]
     points_per_second: Option<u64>,
+    /// Budget of new timelines per minute [default: no limit]
+    #[arg(long, value_name = "NUMBER")]
+    new_timelines_per_minute: Option<u64>,
     /// Budget of requests that read at the same time [default: no limit]
     #[arg(long, value_name = "NUMBER")]
     queries: Option<u64>,
@@ -81,6 +84,7 @@ fn set(arguments: &SetArguments) -> Result<()> {
     let mut budgets = Map::new();
     for (name, limit) in [
         ("points_per_second", arguments.points_per_second),
+        ("new_timelines_per_minute", arguments.new_timelines_per_minute),
         ("queries", arguments.queries),
     ] {
         if let Some(limit) = limit {
@@ -111,6 +115,7 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
         "tables",
         "default table",
         "points per second",
+        "new timelines per minute",
         "queries",
         "points written",
         "refused",
@@ -118,12 +123,14 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
     .wrapping();
     for tenant in client.parse(&text)?["tenants"].as_array().into_iter().flatten() {
         let (budgets, used) = (&tenant["budgets"], &tenant["used"]);
-        let refused = ["refused_points", "refused_queries"].map(|name| used[name].as_u64().unwrap_or(0));
+        let refused = ["refused_points", "refused_timelines", "refused_queries"]
+            .map(|name| used[name].as_u64().unwrap_or(0));
         grid.row(vec![
             output::member(tenant, "name"),
             tables(tenant),
             output::member(tenant, "default_table"),
             output::member(budgets, "points_per_second"),
+            output::member(budgets, "new_timelines_per_minute"),
             output::member(budgets, "queries"),
             output::member(used, "points"),
             refused.iter().sum::<u64>().to_string(),
@@ -159,10 +166,15 @@ fn described(tenant: &Value) -> String {
     line("tables", tables(tenant));
     line("default table", output::member(tenant, "default_table"));
     line("points per second", output::member(budgets, "points_per_second"));
+    line(
+        "new timelines per minute",
+        output::member(budgets, "new_timelines_per_minute"),
+    );
     line("queries", output::member(budgets, "queries"));
     line("points written", output::member(used, "points"));
     line("running queries", output::member(used, "queries"));
     line("refused writes", output::member(used, "refused_points"));
+    line("refused new timelines", output::member(used, "refused_timelines"));
     line("refused queries", output::member(used, "refused_queries"));
     line("created", output::member(tenant, "created"));
     line("created by", output::member(tenant, "created_by"));

@@ -1,4 +1,4 @@
-//! Metrics of tenants: what they have written, what runs, and what their budgets have refused.
+//! Metrics of tenants: points of their writes, running queries, refusals.
 //!
 //! The number of tenants is limited, so the number of values is too.
 
@@ -25,7 +25,7 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     };
     figures.counters(
         "tenant_points",
-        "Points, rows and messages that requests for the tenant have written",
+        "Points, rows and messages of the writes for the tenant, also those that were rejected",
         (LABEL, &values(|figures| figures.points)),
     )?;
     figures.gauges(
@@ -37,6 +37,11 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "tenant_refused_writes",
         "Writes refused because the tenant writes more points per second than its budget",
         (LABEL, &values(|figures| figures.refused_points)),
+    )?;
+    figures.counters(
+        "tenant_refused_timelines",
+        "Points refused because the tenant has more new timelines per minute than its budget",
+        (LABEL, &values(|figures| figures.refused_timelines)),
     )?;
     figures.counters(
         "tenant_refused_queries",

@@ -70,7 +70,7 @@ async fn read(
 
 /// Create or change a tenant
 ///
-/// Replaces tables and budgets of an existing tenant; what it has used stays. If its tables change, its open watches end.
+/// Replaces tables and budgets of an existing tenant; what it has used stays. If it loses tables, its open watches end.
 /// Tables are not created: a token of the tenant with the role `operator` can create them.
 #[utoipa::path(
     security(("token" = ["administer"])),
@@ -100,6 +100,7 @@ async fn put(
         default_table: default_table.map_err(|error| Failure::invalid(format!("default_table: {error}")))?,
         budgets: Budgets {
             points_per_second: body.budgets.points_per_second,
+            new_timelines_per_minute: body.budgets.new_timelines_per_minute,
             queries: body.budgets.queries,
         },
         created: app.engine.clock().now().nanos(),
@@ -143,12 +144,14 @@ fn view(tenant: &Tenant) -> TenantView {
         default_table: record.default_table.as_ref().map(ToString::to_string),
         budgets: TenantBudgets {
             points_per_second: record.budgets.points_per_second,
+            new_timelines_per_minute: record.budgets.new_timelines_per_minute,
             queries: record.budgets.queries,
         },
         used: TenantUse {
             points: figures.points,
             queries: figures.queries,
             refused_points: figures.refused_points,
+            refused_timelines: figures.refused_timelines,
             refused_queries: figures.refused_queries,
         },
         created: instant(record.created),

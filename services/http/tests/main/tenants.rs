@@ -3,6 +3,7 @@
 //! The matrix of operations is in `access`.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -156,6 +157,14 @@ fn the_header_counts_only_with_a_token_that_allows_it() {
             .contains("X-Scope-OrgID"),
         "{unnamed}"
     );
+    for (method, path, body) in [
+        ("POST", "/v1/sql", r#"{"statement": "SHOW TABLES"}"#),
+        ("GET", "/query?q=SHOW%20DATABASES", ""),
+    ] {
+        let unnamed = ask(&server, &several, method, path, body);
+        assert_eq!(unnamed.status, 400, "{path}");
+        assert!(unnamed.text().contains("X-Scope-OrgID"), "{}", unnamed.text());
+    }
     let twice = server.send(
         "GET",
         path,
@@ -244,11 +253,9 @@ fn writes_over_the_budget_are_refused_before_their_body_is_read() {
         let response = ask(&server, &acme, "POST", path, body);
         assert_eq!(response.status, 429, "{path}: {}", response.text());
     }
-    assert_eq!(
-        ask(&server, &acme, "GET", path_of_reads(), "").status,
-        200,
-        "reads go on"
-    );
+    for path in [path_of_reads(), "/query?q=SHOW%20DATABASES"] {
+        assert_eq!(ask(&server, &acme, "GET", path, "").status, 200, "{path}");
+    }
     let body = "cpu usage=1 1763640000";
     let other = ask(&server, &globex, "POST", "/write?precision=s", body);
     assert_eq!(other.status, 204, "another tenant has a budget of its own");
@@ -397,9 +404,11 @@ fn changes_of_tenants_are_checked_stored_and_end_watches() {
         let rest = String::from_utf8_lossy(&rest).into_owned();
         assert!(!rest.contains("late_point"), "{rest}");
     };
-    // Another budget ends nothing, other tables end the watch.
+    // Another budget and another table end nothing, a lost table ends the watch.
     let open = watch();
     let mut body = json!({"tables": ["acme-*"], "default_table": "acme-metrics", "budgets": {"queries": 8}});
+    put(&server, "acme", &body).expect(200);
+    body["tables"] = json!(["fourth", "acme-*"]);
     put(&server, "acme", &body).expect(200);
     open.set_read_timeout(Some(Duration::from_millis(300)))
         .expect("a timeout");
@@ -408,7 +417,7 @@ fn changes_of_tenants_are_checked_stored_and_end_watches() {
     assert!(!matches!(read, Ok(0)), "the watch has ended");
     open.set_read_timeout(Some(crate::client::ANSWER_TIMEOUT))
         .expect("a timeout");
-    body["tables"] = json!(["acme-*", "fourth"]);
+    body["tables"] = json!(["acme-metrics"]);
     put(&server, "acme", &body).expect(200);
     ended(open);
     let open = watch();
@@ -470,4 +479,59 @@ fn a_tenant_has_one_share_from_all_its_addresses() {
         "200",
         "another tenant, from an address that acme uses"
     );
+}
+
+#[test]
+fn new_timelines_over_the_budget_of_all_tables_are_retryable() {
+    let server = start();
+    tenant(&server, "acme", &json!({"new_timelines_per_minute": 3}));
+    ask(&server, ROOT, "POST", "/v1/tables", r#"{"name": "acme-other"}"#).expect(201);
+    let acme = token(&server, &["writer"], &["acme"]);
+    let write = |table: &str, hosts: std::ops::Range<u32>| {
+        let line = |host| format!("cpu,host=h{host} usage=1 1763640000\n");
+        let path = format!("/v1/tables/{table}/points?precision=s");
+        let headers = [("authorization", &*bearer(&acme)), ("content-type", "text/plain")];
+        let lines: String = hosts.map(line).collect();
+        server.send("POST", &path, &headers, lines.as_bytes())
+    };
+    write("acme-metrics", 0..2).expect(200);
+    let partly = write("acme-other", 0..3).expect(200);
+    assert_eq!(
+        (&partly["points"], &partly["retryable"]),
+        (&json!(1), &json!(2)),
+        "{partly}"
+    );
+    let reason = partly["rejects"][0]["reason"].as_str().expect("a reason");
+    assert!(
+        reason.contains("the tenant acme take at most 3 new timelines a minute"),
+        "{reason}"
+    );
+    write("acme-metrics", 0..2).expect(200);
+    let all = write("acme-metrics", 5..6);
+    assert_eq!(all.status, 429, "{}", all.text());
+    server.clock.advance(60_000_000_000);
+    write("acme-metrics", 5..8).expect(200);
+    let shown = ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200);
+    assert_eq!(shown["used"]["refused_timelines"], 3, "{shown}");
+}
+
+#[test]
+fn a_token_of_the_file_of_hashes_can_act_for_a_tenant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("hashes.json");
+    let text = "a-token-of-the-file-of-some-length";
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    let hash: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let content =
+        json!({"tokens": [{"id": "agents", "roles": ["reader"], "tenants": ["acme"], "sha256": [hash]}]});
+    std::fs::write(&file, content.to_string()).expect("a file");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    let server = Server::with(HttpSettings {
+        hashes_file: Some(file),
+        ..settings()
+    });
+    ask(&server, text, "GET", path_of_reads(), "").expect(403);
+    tenant(&server, "acme", &json!({}));
+    assert_eq!(ask(&server, text, "GET", path_of_reads(), "").status, 200);
+    ask(&server, text, "GET", "/v1/tables/default/measurements", "").expect(403);
 }

@@ -202,7 +202,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "http.tls",
         "Reason for connections in clear text: `proxy` if a proxy with TLS is in front of the server, and only\n\
-         the proxy can reach it; `off` to do without. Not set: beyond 127.0.0.1 a certificate is required.",
+         the proxy can reach it; `off`: connections stay in clear text. Not set: beyond 127.0.0.1 a certificate is required.",
         |config| Slot::ClearText(&mut config.tls.clear_text),
     )
     .flagged(),
@@ -750,8 +750,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "cassandra.servers_ca_file",
         "PEM file with certificates of the authorities of the other servers, for requests that are forwarded to\n\
-         a server with TLS. Read again when it changes. Not set: only certificates in http.tls_certificate_file\n\
-         are trusted, which all servers can share.",
+         a server with TLS. Read again when it changes. Not set: the certificates in http.tls_certificate_file\n\
+         are trusted, which is enough if all servers share a self-signed one.",
         |config| Slot::OptionalPath(&mut config.cluster.servers_ca_file),
     ),
     Key::new(

@@ -66,7 +66,7 @@ impl TlsConfig {
 }
 
 impl Config {
-    /// Returns true if other machines can connect in clear text, and no setting says so.
+    /// Returns true if other machines can connect in clear text, and no setting allows it.
     fn is_exposed(&self) -> bool {
         self.is_public() && self.tls.settings().is_none() && self.tls.clear_text.is_none()
     }
@@ -122,8 +122,7 @@ impl Resolved {
             ),
             (Some(_), Some(_)) if clear_text.is_some() => (
                 "http.tls",
-                "http.tls says that connections are in clear text, but http.tls_certificate_file is set: remove one of \
-                 them",
+                "http.tls selects clear text, but http.tls_certificate_file is set: remove one of them",
             ),
             (Some(_), Some(_)) => return None,
         };
