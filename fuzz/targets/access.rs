@@ -32,6 +32,7 @@ fn settings() -> JwtSettings {
         tables_claim: Some("tables".to_owned()),
         models_claim: Some("models".to_owned()),
         timelines_claim: Some("timelines".to_owned()),
+        tenants_claim: Some("tenants".to_owned()),
     }
 }
 

@@ -64,6 +64,7 @@ fn of_a_provider(criterion: &mut Criterion) {
         tables_claim: None,
         models_claim: None,
         timelines_claim: None,
+        tenants_claim: None,
     };
     let verifier = JwtVerifier::new(keys.as_bytes(), settings).unwrap();
     let claims = br#"{"iss": "i", "aud": "a", "sub": "ann", "exp": 4000000000, "roles": ["reader"]}"#;

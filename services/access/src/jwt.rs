@@ -43,6 +43,9 @@ pub struct JwtSettings {
     /// Path of the claim with conditions on timelines, all of which must hold, which every token needs except an admin's.
     /// `None`: tokens are not restricted to timelines.
     pub timelines_claim: Option<String>,
+    /// Path of the claim with the names and prefixes of tenants for which requests act, which every token needs except an
+    /// admin's. `None`: requests act for no tenant.
+    pub tenants_claim: Option<String>,
 }
 
 /// Verifier of tokens.
@@ -243,7 +246,10 @@ impl JwtVerifier {
             true => None,
             false => Some(TimelineCondition::parse_all(&conditions).map_err(|error| invalid(error.into()))?),
         };
-        let scope = Scope::new(tables, models).and_then(|scope| scope.with_condition(condition));
+        let tenants = restriction(&settings.tenants_claim, texts)?;
+        let scope = Scope::new(tables, models)
+            .and_then(|scope| scope.with_condition(condition))
+            .and_then(|scope| scope.with_tenants(tenants));
         let scope = scope.map_err(invalid)?;
         scope
             .check_roles(&roles)
@@ -426,6 +432,7 @@ mod tests {
             tables_claim: Some("https://acme.example/tables".to_owned()),
             models_claim: None,
             timelines_claim: None,
+            tenants_claim: None,
         }
     }
 
@@ -442,6 +449,45 @@ mod tests {
 
     fn curve() -> Value {
         json!({"alg": "ES256", "kid": "curve", "typ": "JWT"})
+    }
+
+    #[test]
+    fn a_claim_with_tenants_is_required_except_of_admins() {
+        let provider = Provider::new();
+        let claimed = |tenants: Value, roles: &str| {
+            let with_claim = JwtSettings {
+                tables_claim: None,
+                tenants_claim: Some("org.tenants".to_owned()),
+                ..settings()
+            };
+            let verifier = JwtVerifier::new(provider.jwks().to_string().as_bytes(), with_claim);
+            let mut claims = claims();
+            claims["access"]["roles"] = json!([roles]);
+            claims["org"] = json!({"tenants": tenants});
+            let verified = verifier
+                .expect("valid keys")
+                .verify(&provider.sign(&curve(), &claims), at(NOW));
+            let shown = |verified: VerifiedJwt| {
+                let tenants = verified.principal.scope().tenants().iter();
+                tenants.map(ToString::to_string).collect::<Vec<_>>()
+            };
+            verified.map(shown)
+        };
+        assert_eq!(
+            claimed(json!("acme team-*"), "reader"),
+            Ok(vec!["acme".to_owned(), "team-*".to_owned()])
+        );
+        assert_eq!(claimed(json!(["acme"]), "operator"), Ok(vec!["acme".to_owned()]));
+        for tenants in [Value::Null, json!([]), json!(["a b"]), json!(7)] {
+            assert!(
+                matches!(claimed(tenants.clone(), "reader"), Err(JwtError::Claims(_))),
+                "{tenants}"
+            );
+        }
+        assert!(
+            claimed(json!(["acme"]), "admin").is_err(),
+            "an admin acts for no tenant"
+        );
     }
 
     #[test]

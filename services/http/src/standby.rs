@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
-use tideline_connections::forward::{FORWARDED, Forwarder};
+use tideline_connections::forward::{FORWARDED, Forwarder, HTTPS};
 use tideline_connections::shares::Shares;
 use tideline_connections::{Client, ConnectionSettings, Listeners, Origin, Service};
 use tideline_engine::model::{Clock, Timestamp};
@@ -72,6 +72,7 @@ pub async fn serve(
         forwarder: files.authorities.forwarder(),
         request_ids: Arc::new(RequestIds::new(started)),
         warnings: settings.warnings.clone(),
+        has_tls: settings.tls.is_some(),
         started,
         began: clock.monotonic(),
         clock,
@@ -125,6 +126,8 @@ struct Standby {
     request_ids: Arc<RequestIds>,
     /// Warnings about the configuration.
     warnings: Vec<String>,
+    /// True if clients reach this process over TLS.
+    has_tls: bool,
     clock: Arc<dyn Clock>,
     started: Timestamp,
     /// Monotonic time of the start.
@@ -159,6 +162,12 @@ impl Standby {
     fn ready(&self) -> Response {
         let KnownOwner { address, reason } = self.known.borrow().clone();
         let is_ready = address.is_some();
+        let is_clear = |owner: &String| self.has_tls && !owner.starts_with(HTTPS);
+        let in_clear_text = address.as_ref().filter(|owner| is_clear(owner)).map(|owner| {
+            format!(
+                "requests are forwarded to the owner {owner} in clear text, because it has no certificate"
+            )
+        });
         let up = self.clock.monotonic().saturating_sub(self.began);
         let body = Readiness {
             status: if is_ready { "ready" } else { "not ready" }.into(),
@@ -169,6 +178,7 @@ impl Standby {
             reasons: (!is_ready)
                 .then_some(reason)
                 .into_iter()
+                .chain(in_clear_text)
                 .chain(self.warnings.clone())
                 .collect(),
             reopening: Vec::new(),

@@ -863,6 +863,7 @@ fn tokens_of_an_identity_provider_are_accepted_until_their_key_leaves() {
                 tables_claim: Some("tables".to_owned()),
                 models_claim: None,
                 timelines_claim: None,
+                tenants_claim: None,
             },
         }),
         ..settings()

@@ -201,6 +201,12 @@ fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
         (status, &tables["tables"][0]["name"]),
         (200, &Value::from("default"))
     );
+    let (_, ready) = standby.get_encrypted("/ready", &shared.certificate_file);
+    assert_eq!(ready["reasons"], serde_json::json!([]));
+    standby.known.send_replace(known("localhost:1".to_owned()));
+    let (_, ready) = standby.get_encrypted("/ready", &shared.certificate_file);
+    let reason = ready["reasons"][0].as_str().expect("a reason");
+    assert!(reason.contains("in clear text"), "{reason}");
     // The certificate does not name this address.
     standby.known.send_replace(at("127.0.0.1"));
     let (status, refused) = standby.get_encrypted("/v1/tables", &shared.certificate_file);

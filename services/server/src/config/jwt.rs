@@ -27,6 +27,8 @@ pub struct JwtConfig {
     pub models_claim: Option<String>,
     /// Claim with conditions on timelines; `None` if tokens are not restricted to timelines.
     pub timelines_claim: Option<String>,
+    /// Claim with the tenants for which requests act; `None` if they act for none.
+    pub tenants_claim: Option<String>,
 }
 
 impl Default for JwtConfig {
@@ -39,6 +41,7 @@ impl Default for JwtConfig {
             tables_claim: None,
             models_claim: None,
             timelines_claim: None,
+            tenants_claim: None,
         }
     }
 }
@@ -55,6 +58,7 @@ impl JwtConfig {
                 tables_claim: self.tables_claim.clone(),
                 models_claim: self.models_claim.clone(),
                 timelines_claim: self.timelines_claim.clone(),
+                tenants_claim: self.tenants_claim.clone(),
             },
         })
     }

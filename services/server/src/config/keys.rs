@@ -177,6 +177,13 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::OptionalText(&mut config.jwt.timelines_claim),
     ),
     Key::new(
+        "auth.jwt_tenants_claim",
+        "Claim with the tenants for which requests with a JSON Web Token act: names, and prefixes followed by\n\
+         `*`. With this setting every token needs the claim, except those with the role admin. Not set: requests\n\
+         act for no tenant.",
+        |config| Slot::OptionalText(&mut config.jwt.tenants_claim),
+    ),
+    Key::new(
         "auth.open_docs",
         "Serve /docs, /guide and /openapi.json without a token. They contain no data.",
         |config| Slot::Switch(&mut config.http.are_pages_open),
