@@ -30,8 +30,8 @@ pub struct Scope {
     tenants: Vec<TenantPattern>,
 }
 
-/// Stored form of a scope. Tenants are entries of `tables` with a prefix that is not allowed in the name of a table: a
-/// build that does not know tenants refuses such a token, instead of giving it all tables.
+/// Stored form of a scope. Tenants, and the existence of a condition, are entries of `tables` with a prefix that is not
+/// allowed in the name of a table: a build that does not know them refuses such a token, instead of giving it more.
 #[derive(Serialize, Deserialize)]
 struct StoredScope {
     tables: Vec<String>,
@@ -42,6 +42,8 @@ struct StoredScope {
 
 /// Begin of an entry for a tenant in [`StoredScope::tables`].
 const STORED_TENANT: &str = "tenant:";
+/// Entry of a scope with a condition. A scope that was stored before this entry existed has the condition alone.
+const STORED_CONDITION: &str = "timelines:";
 
 impl TryFrom<StoredScope> for Scope {
     type Error = ScopeError;
@@ -52,7 +54,8 @@ impl TryFrom<StoredScope> for Scope {
             condition: stored.timelines,
             ..Self::default()
         };
-        for text in stored.tables {
+        let is_entry = |text: &String| scope.condition.is_some() && text == STORED_CONDITION;
+        for text in stored.tables.into_iter().filter(|text| !is_entry(text)) {
             match text.strip_prefix(STORED_TENANT) {
                 Some(tenant) => scope.tenants.push(tenant.to_owned().try_into()?),
                 None => scope.tables.push(text.try_into()?),
@@ -69,8 +72,9 @@ impl From<Scope> for StoredScope {
             .tenants
             .into_iter()
             .map(|tenant| format!("{STORED_TENANT}{tenant}"));
+        let condition = scope.condition.as_ref().map(|_| STORED_CONDITION.to_owned());
         Self {
-            tables: tables.chain(tenants).collect(),
+            tables: tables.chain(tenants).chain(condition).collect(),
             models: scope.models,
             timelines: scope.condition,
         }
@@ -480,9 +484,21 @@ mod tests {
         let json = serde_json::to_string(&scope).expect("serializes");
         assert_eq!(
             json,
-            r#"{"tables":[],"models":["series"],"timelines":{"tag":"team","equals":"x"}}"#
+            r#"{"tables":["timelines:"],"models":["series"],"timelines":{"tag":"team","equals":"x"}}"#
         );
-        assert_eq!(serde_json::from_str::<Scope>(&json).expect("reads back"), scope);
+        let earlier = json.replace(r#""timelines:""#, "");
+        for stored in [json, earlier] {
+            assert_eq!(
+                serde_json::from_str::<Scope>(&stored).expect("reads back"),
+                scope,
+                "{stored}"
+            );
+        }
+        let without = r#"{"tables":["timelines:"],"models":["series"]}"#;
+        assert!(
+            serde_json::from_str::<Scope>(without).is_err(),
+            "the condition is missing"
+        );
         let empty: [&str; 0] = [];
         let wide = Scope::new(empty, [TableModel::Wide]).expect("valid");
         assert!(matches!(

@@ -46,7 +46,7 @@ pub(crate) struct SelfSignedArguments {
     /// Other folder for the private key
     #[arg(long, value_name = "FOLDER")]
     key_out: Option<PathBuf>,
-    /// Do nothing if both files exist
+    /// Do nothing if both files exist; a key without a certificate is replaced
     #[arg(long)]
     if_missing: bool,
 }
@@ -63,6 +63,10 @@ fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
     if arguments.if_missing && key_file.exists() && certificate_file.exists() {
         output::print(&format!("{} exists", certificate_file.display()))?;
         return Ok(());
+    }
+    if arguments.if_missing && !certificate_file.exists() && key_file.exists() {
+        // An earlier run was interrupted between the two files.
+        fs::remove_file(&key_file).map_err(|error| CliError::file(&key_file, error))?;
     }
     let names = match arguments.names.as_slice() {
         [] => ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
