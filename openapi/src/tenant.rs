@@ -25,7 +25,7 @@ pub struct PutTenant {
     pub budgets: TenantBudgets,
 }
 
-/// Limits of what the requests for a tenant may use together. A request over the budget of points or queries is refused with
+/// Limits of all requests for a tenant together. A request over the budget of points or queries is refused with
 /// 429, before its body is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,12 +38,13 @@ pub struct TenantBudgets {
     /// timelines are rejected as retryable. `null`: no limit.
     #[serde(default)]
     pub new_timelines_per_minute: Option<u64>,
-    /// Requests that read, at the same time. Watches, and reads that can wait for something new, do not count. `null`: no limit.
+    /// Requests that read, at the same time. Watches, and reads that can wait for something new, do not count. `null`: no
+    /// limit.
     #[serde(default)]
     pub queries: Option<u64>,
 }
 
-/// What the requests for a tenant have used since the server started.
+/// Usage of a tenant since the server started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
     /// Points, rows and messages of the writes, also those that were rejected.
@@ -69,7 +70,7 @@ pub struct TenantView {
     pub default_table: Option<String>,
     /// Budgets.
     pub budgets: TenantBudgets,
-    /// Use since the server started.
+    /// Usage since the server started.
     pub used: TenantUse,
     /// Creation time, RFC 3339.
     pub created: String,

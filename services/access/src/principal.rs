@@ -130,11 +130,6 @@ impl Principal {
         self.tenant.is_none() && !self.scope.tenants().is_empty()
     }
 
-    /// Returns true if the principal is restricted in no way.
-    pub fn is_unrestricted(&self) -> bool {
-        self.scope.is_everything() && self.tenant.is_none()
-    }
-
     /// Returns the name of the table of requests that name none.
     pub fn default_table(&self) -> &str {
         let of_tenant = self
@@ -146,20 +141,20 @@ impl Principal {
 
     /// Returns true if a table of this name can be one of the principal. A token for tenants has none without a tenant.
     fn has_table(&self, table: &str) -> bool {
-        let is_of_tenant = match &self.tenant {
-            Some(tenant) => tenant.is_current() && tenant.record().has_table(table),
-            None => self.scope.tenants().is_empty(),
-        };
-        is_of_tenant && self.scope.has_table(table)
+        self.is_of_tenant(|tenant| tenant.record().has_table(table)) && self.scope.has_table(table)
     }
 
     /// Returns true if all tables with this name or prefix are those of the principal.
     fn covers(&self, pattern: &str) -> bool {
-        let is_of_tenant = match &self.tenant {
-            Some(tenant) => tenant.is_current() && tenant.covers(pattern),
-            None => self.scope.tenants().is_empty(),
-        };
-        is_of_tenant && self.scope.covers(pattern)
+        self.is_of_tenant(|tenant| tenant.covers(pattern)) && self.scope.covers(pattern)
+    }
+
+    /// Returns true if the principal needs no tenant, or has one for which `holds` is true.
+    fn is_of_tenant(&self, holds: impl FnOnce(&Tenant) -> bool) -> bool {
+        match &self.tenant {
+            Some(tenant) => tenant.is_current() && holds(tenant),
+            None => !self.needs_tenant(),
+        }
     }
 
     /// Returns true until the token expires or is revoked, or its tenant loses tables. A long response checks it while it
@@ -195,19 +190,13 @@ impl Principal {
 impl fmt::Display for Principal {
     /// Writes the name, for a stored token its id, and the tenant of the request.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_name(f)?;
+        match &self.id {
+            Some(id) => write!(f, "token {id} ({})", self.name)?,
+            None => f.write_str(&self.name)?,
+        }
         match &self.tenant {
             Some(tenant) => write!(f, " for the tenant {}", tenant.record().name),
             None => Ok(()),
-        }
-    }
-}
-
-impl Principal {
-    fn write_name(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.id {
-            Some(id) => write!(f, "token {id} ({})", self.name),
-            None => f.write_str(&self.name),
         }
     }
 }
@@ -280,7 +269,7 @@ impl Access {
     ///
     /// [`Denied`] if the principal has a scope.
     pub fn check_all(&self) -> Result<(), Denied> {
-        match self.principal.is_unrestricted() {
+        match self.principal.scope.is_everything() {
             true => Ok(()),
             false => Err(self.out_of_scope(None)),
         }

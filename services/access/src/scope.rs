@@ -111,13 +111,18 @@ pub enum ScopeError {
     OtherModel(TableModel),
 }
 
+/// Returns true if `name` is the pattern, or begins with it without its `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    }
+}
+
 impl TablePattern {
     /// Returns true if the table has this name or begins with this prefix.
     pub fn matches(&self, table: &str) -> bool {
-        match self.0.strip_suffix('*') {
-            Some(prefix) => table.starts_with(prefix),
-            None => table == &*self.0,
-        }
+        matches(&self.0, table)
     }
 
     /// Returns true if a table can match both patterns.
@@ -143,10 +148,7 @@ impl TablePattern {
 impl TenantPattern {
     /// Returns true if the tenant has this name or begins with this prefix.
     fn matches(&self, tenant: &str) -> bool {
-        match self.0.strip_suffix('*') {
-            Some(prefix) => tenant.starts_with(prefix),
-            None => tenant == &*self.0,
-        }
+        matches(&self.0, tenant)
     }
 }
 

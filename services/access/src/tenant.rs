@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,9 +16,10 @@ use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
 
 /// Longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 64;
-/// Time for which a tenant can exceed a rate if it has used nothing before. Agents send the points of ten seconds at
-/// once.
-const BURST: Duration = Duration::from_secs(10);
+/// Time whose points a tenant can write at once. Agents send the points of ten seconds in one request.
+const POINTS_BURST: Duration = Duration::from_secs(10);
+/// Time whose new timelines a tenant can have at once.
+const TIMELINES_BURST: Duration = Duration::from_secs(60);
 
 /// Tenant as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct TenantRecord {
     pub created_by: String,
 }
 
-/// Limits of what the tokens of a tenant may use together. `None` is no limit.
+/// Limits of all requests for a tenant together. `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
     /// Points, rows and messages written per second, averaged over ten seconds.
@@ -65,13 +66,11 @@ pub struct Tenant {
     is_current: Arc<AtomicBool>,
 }
 
-/// Use of the budgets of a tenant. It stays when the tenant is changed.
+/// Usage of the budgets of a tenant. It stays when the tenant is changed.
 #[derive(Debug, Default)]
 struct Used {
-    /// Written points that count against the budget.
-    owed: Mutex<Owed>,
-    /// Time until which the new timelines so far use up the budget, in nanoseconds of the monotonic clock.
-    timelines_until: AtomicI64,
+    owed_points: Mutex<Owed>,
+    owed_timelines: Mutex<Owed>,
     points: AtomicU64,
     queries: AtomicU64,
     refused_points: AtomicU64,
@@ -79,21 +78,18 @@ struct Used {
     refused_queries: AtomicU64,
 }
 
-/// Points that were written, less those that the budget has allowed since.
+/// Number of points or timelines that were used, less those that the budget has allowed since.
 #[derive(Debug, Clone, Copy, Default)]
 struct Owed {
-    points: f64,
+    number: f64,
     at: Duration,
 }
 
 impl Owed {
-    /// Returns what is left after the budget of the time since.
-    fn after(self, now: Duration, limit: u64) -> Self {
-        let allowed = now.saturating_sub(self.at).as_secs_f64() * limit as f64;
-        Self {
-            points: (self.points - allowed).max(0.0),
-            at: now.max(self.at),
-        }
+    /// Returns the number that is left at a later time, with this rate per second.
+    fn after(self, now: Duration, rate: f64) -> f64 {
+        let allowed = now.saturating_sub(self.at).as_secs_f64() * rate;
+        (self.number - allowed).max(0.0)
     }
 }
 
@@ -133,7 +129,6 @@ enum Budget {
 #[derive(Debug)]
 pub struct RunningQuery(Arc<Used>);
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// Time after which a query that was refused because others run can be repeated.
 const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -265,8 +260,8 @@ impl Tenant {
         let Some(limit) = self.record.budgets.points_per_second else {
             return Ok(());
         };
-        let owed = self.used.owed.lock().after(now, limit);
-        let over = owed.points / limit as f64 - BURST.as_secs_f64();
+        let rate = limit as f64;
+        let over = self.used.owed_points.lock().after(now, rate) / rate - POINTS_BURST.as_secs_f64();
         if over <= 0.0 {
             return Ok(());
         }
@@ -281,9 +276,11 @@ impl Tenant {
         let Some(limit) = self.record.budgets.points_per_second else {
             return;
         };
-        let mut owed = self.used.owed.lock();
-        *owed = owed.after(now, limit);
-        owed.points += count as f64;
+        let mut owed = self.used.owed_points.lock();
+        *owed = Owed {
+            number: owed.after(now, limit as f64) + count as f64,
+            at: now.max(owed.at),
+        };
     }
 
     /// Returns true if the tenant has a budget of new timelines.
@@ -300,23 +297,17 @@ impl Tenant {
         let Some(limit) = self.record.budgets.new_timelines_per_minute else {
             return Ok(());
         };
-        let step = nanos(MINUTE) / i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
-        let now = nanos(now);
-        let later = |until: i64| {
-            let next = until.max(now).saturating_add(step);
-            (next <= now.saturating_add(nanos(MINUTE))).then_some(next)
-        };
-        let taken = self
-            .used
-            .timelines_until
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
-        match taken {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                self.used.refused_timelines.fetch_add(1, Ordering::Relaxed);
-                Err(limit)
-            }
+        let mut owed = self.used.owed_timelines.lock();
+        let number = owed.after(now, limit as f64 / TIMELINES_BURST.as_secs_f64()) + 1.0;
+        if number > limit as f64 {
+            self.used.refused_timelines.fetch_add(1, Ordering::Relaxed);
+            return Err(limit);
         }
+        *owed = Owed {
+            number,
+            at: now.max(owed.at),
+        };
+        Ok(())
     }
 
     /// Begins a query.
@@ -340,7 +331,7 @@ impl Tenant {
         }
     }
 
-    /// Returns what the tenant has used.
+    /// Returns the figures since the start of the server.
     pub fn figures(&self) -> TenantFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TenantFigures {
@@ -366,10 +357,6 @@ impl Drop for RunningQuery {
     fn drop(&mut self) {
         self.0.queries.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn nanos(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Display for OverBudget {
@@ -511,7 +498,7 @@ mod tests {
         );
         assert_eq!(tenant.figures().refused_timelines, 400 - 65);
         let none = Tenant::new(record(&["acme-*"]));
-        assert!(!none.limits_new_timelines() && none.take_new_timeline(MINUTE).is_ok());
+        assert!(!none.limits_new_timelines() && none.take_new_timeline(TIMELINES_BURST).is_ok());
     }
 
     #[test]

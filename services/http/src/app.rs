@@ -22,7 +22,7 @@ use tideline_scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
-use crate::context::{RequestContext, RequestIds, current_client};
+use crate::context::{RequestIds, current_client, current_query};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
@@ -304,7 +304,7 @@ where
     F: FnOnce() -> Result<T> + Send + 'static,
 {
     // The work can go on after its client has disconnected.
-    let query = RequestContext::current().query;
+    let query = current_query();
     let call = move || {
         let _query = query;
         call()

@@ -38,7 +38,16 @@ pub(crate) struct RequestContext {
 
 /// Returns the client of the request that this task handles.
 pub(crate) fn current_client() -> Client {
-    RequestContext::current().client
+    CURRENT
+        .try_with(|context| context.client)
+        .unwrap_or(Client::UNKNOWN)
+}
+
+/// Returns the query in the budget of the tenant of the request that this task handles.
+pub(crate) fn current_query() -> Option<Arc<RunningQuery>> {
+    CURRENT
+        .try_with(|context| context.query.clone())
+        .unwrap_or_default()
 }
 
 impl RequestContext {

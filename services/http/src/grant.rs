@@ -108,7 +108,8 @@ impl Requester {
     ///
     /// # Errors
     ///
-    /// Fails if the request names no tenant although its token needs one, if no role of the principal allows the action, or, for a write, if the budget of its tenant is used up.
+    /// Fails if the request names no tenant although its token needs one, if no role of the principal allows the action,
+    /// or, for a write, if the budget of its tenant is used up.
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
         let grant = self.grant_without_budget(action)?;
         if let (Action::Write, Some(tenant)) = (action, self.principal.tenant()) {
@@ -133,7 +134,7 @@ impl Requester {
     pub(crate) fn strongest_grant(&self) -> Result<Grant> {
         let allowed = |action: &Action| Access::new(&self.principal, *action).is_ok();
         let strongest = [Action::Operate, Action::Write].into_iter().find(allowed);
-        // The requests for which this is are about names of databases. They write no points.
+        // These requests are about names of databases; they write no points.
         self.grant_without_budget(strongest.unwrap_or(Action::Read))
     }
 }
@@ -151,7 +152,7 @@ impl Grant {
     /// which checks them again; the other objects are not of the engine. An object that the principal may not see is
     /// reported like one that does not exist, except a table, whose name is compared with the scope alone.
     async fn check_path(&self, parts: &mut Parts) -> Result<()> {
-        if self.access.principal().is_unrestricted() {
+        if self.access.principal().scope().is_everything() {
             return Ok(());
         }
         // The handler reports a path that cannot be read.
@@ -185,7 +186,7 @@ impl Grant {
     ///
     /// Fails like a stream that does not exist, and for one that does not exist unless `may_be_new`.
     pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
-        if self.access.principal().is_unrestricted() {
+        if self.access.principal().scope().is_everything() {
             return Ok(());
         }
         let is_allowed = match self.change_streams.tables_of(name) {

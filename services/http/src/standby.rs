@@ -33,7 +33,8 @@ use crate::tls_files::{AuthoritiesFile, TlsFiles};
 /// Owner of the data, as far as it is known to a standby.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownOwner {
-    /// Address of the owner's HTTP service, `host:port`, or `https://host:port` with TLS. `None`: there is no owner now, or it is not known.
+    /// Address of the owner's HTTP service, `host:port`, or `https://host:port` with TLS. `None`: there is no owner now, or
+    /// it is not known.
     pub address: Option<String>,
     /// Reason why there is no owner.
     pub reason: String,

@@ -37,8 +37,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::failure::{self, Failure};
-use crate::grant::default_table;
-use crate::grant::{Grant, Granted};
+use crate::grant::{Grant, Granted, default_table};
 use crate::resources::TablePath;
 use crate::routes::{Declared, declaration, operations_mut};
 

@@ -37,7 +37,7 @@ struct TenantPath {
 
 /// List tenants
 ///
-/// Returns all tenants with their budgets, and what they have used since the server started.
+/// Returns all tenants with their budgets, and their usage since the server started.
 #[utoipa::path(
     security(("token" = ["administer"])),
     get, path = "/v1/tenants", tag = "access", operation_id = "list_tenants",
@@ -70,7 +70,7 @@ async fn read(
 
 /// Create or change a tenant
 ///
-/// Replaces tables and budgets of an existing tenant; what it has used stays. If it loses tables, its open watches end.
+/// Replaces tables and budgets of an existing tenant; its usage stays. If it loses tables, its open watches end.
 /// Tables are not created: a token of the tenant with the role `operator` can create them.
 #[utoipa::path(
     security(("token" = ["administer"])),

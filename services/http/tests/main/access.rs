@@ -4,6 +4,7 @@
 //! automatically, because it is in the document.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
@@ -43,6 +44,24 @@ pub(crate) fn ask(server: &Server, token: &str, method: &str, path: &str, body: 
         ("content-type", "application/json"),
     ];
     server.send(method, path, &headers, body.as_bytes())
+}
+
+/// Opens a watch of a table, and waits for its first event.
+pub(crate) fn open_watch(server: &Server, token: &str, table: &str) -> TcpStream {
+    let mut watch = server.connect();
+    let head = format!(
+        "GET /v1/tables/{table}/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nconnection: close\r\n\r\n",
+        bearer(token)
+    );
+    watch.write_all(head.as_bytes()).expect("sent");
+    let mut events = Vec::new();
+    let mut buffer = [0; 4_096];
+    while !String::from_utf8_lossy(&events).contains("event: ready") {
+        let read = watch.read(&mut buffer).expect("events in time");
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
+        events.extend_from_slice(&buffer[..read]);
+    }
+    watch
 }
 
 /// Creates a token and returns its response.
@@ -661,24 +680,13 @@ fn a_revoked_token_is_refused_at_once_and_its_watch_ends() {
         created["token"].as_str().expect("a token"),
         created["id"].as_str().expect("an id"),
     );
-    let mut watch = server.connect();
-    let head = format!(
-        "GET /v1/tables/default/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nconnection: close\r\n\r\n",
-        bearer(text)
-    );
-    watch.write_all(head.as_bytes()).expect("sent");
-    let mut events = Vec::new();
-    let mut buffer = [0; 4_096];
-    while !String::from_utf8_lossy(&events).contains("event: ready") {
-        let read = watch.read(&mut buffer).expect("events in time");
-        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
-        events.extend_from_slice(&buffer[..read]);
-    }
+    let mut watch = open_watch(&server, text, "default");
     let path = format!("/v1/tokens/{id}");
     assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
     ask(&server, ROOT, "DELETE", &path, "").expect(404);
     // The write would be an event of the watch.
     assert_eq!(ask(&server, ROOT, "POST", "/write", "zqx f=1").status, 204);
+    let mut events = Vec::new();
     watch.read_to_end(&mut events).expect("the watch ends");
     let events = String::from_utf8_lossy(&events);
     assert!(!events.contains("zqx"), "{events}");

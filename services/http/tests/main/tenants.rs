@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::HttpSettings;
 
-use crate::access::{ROOT, ask, bearer, create, settings, start};
+use crate::access::{ROOT, ask, bearer, create, open_watch, settings, start};
 use crate::client::{Response, Server};
 
 /// Stores a tenant with the tables `NAME-*`, of which `NAME-metrics` is the default, and creates that table.
@@ -382,22 +382,7 @@ fn changes_of_tenants_are_checked_stored_and_end_watches() {
         assert_eq!(response.status, status, "{name} {body}: {}", response.text());
     }
     let acme = token(&server, &["reader", "writer"], &["acme"]);
-    let watch = || {
-        let mut watch = server.connect();
-        let head = format!(
-            "GET /v1/tables/acme-metrics/watch HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\nconnection: close\r\n\r\n",
-            bearer(&acme)
-        );
-        watch.write_all(head.as_bytes()).expect("sent");
-        let mut events = Vec::new();
-        let mut buffer = [0; 4_096];
-        while !String::from_utf8_lossy(&events).contains("event: ready") {
-            let read = watch.read(&mut buffer).expect("events in time");
-            assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
-            events.extend_from_slice(&buffer[..read]);
-        }
-        watch
-    };
+    let watch = || open_watch(&server, &acme, "acme-metrics");
     let ended = |mut watch: std::net::TcpStream| {
         let mut rest = Vec::new();
         watch.read_to_end(&mut rest).expect("the watch ends");
