@@ -46,6 +46,10 @@ impl Client {
     pub fn of_tenant(number: u32) -> Self {
         Self(Kind::Tenant(number))
     }
+
+    pub(crate) fn is_tenant(&self) -> bool {
+        matches!(self.0, Kind::Tenant(_))
+    }
 }
 
 impl From<IpAddr> for Client {

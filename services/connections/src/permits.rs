@@ -33,6 +33,16 @@ impl Permits {
         }
     }
 
+    /// Creates a limit like [`new`](Self::new) for requests that take CPU time or a place in the next commit. Where tenants
+    /// meet other clients, they hold only part of `tenants_max`; see [`Shares::with_tenants_max`].
+    pub fn with_tenants_max(what: &'static str, count: usize, timeout: Duration, tenants_max: usize) -> Self {
+        Self {
+            what,
+            timeout,
+            shares: Shares::with_tenants_max(count, tenants_max),
+        }
+    }
+
     /// Waits for a permit for `client`. The permit is released when the returned value is dropped.
     ///
     /// # Errors

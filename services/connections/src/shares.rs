@@ -6,10 +6,15 @@
 //! the extra one is for a newcomer. A client that takes single units therefore never holds more than four fifths,
 //! however long its requests run. Waiting clients are served in the order of the units that they hold, fewest first,
 //! then in arrival order.
+//!
+//! A resource can have fewer units for tenants that meet ([`Shares::with_tenants_max`]): while other clients use it too,
+//! or have used it within the last second, a tenant holds only its part of these units. With about two units per core, a
+//! request of another tenant finds few others that compete for the cores and for the next commit.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -19,6 +24,8 @@ use crate::client::Client;
 /// Fraction of a resource that is granted without regard to shares, as numerator and denominator.
 const OPEN_NUMERATOR: usize = 4;
 const OPEN_DENOMINATOR: usize = 5;
+/// Time for which a client counts as another user of the resource after it has taken units.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// Bounded resource with the units held by each client. Clones share the resource.
 ///
@@ -50,6 +57,8 @@ struct Pool {
     count: usize,
     /// Units that are granted without regard to shares.
     open: usize,
+    /// Units that tenants and other clients have together where they meet; `None` without such a limit.
+    tenants_max: Option<usize>,
     state: Mutex<State>,
 }
 
@@ -58,6 +67,9 @@ struct State {
     used: usize,
     /// Clients that hold or wait for units.
     clients: HashMap<Client, ClientUnits>,
+    /// Client that was last to ask for units, and the last other one before it, with the times. Kept only with a limit
+    /// for tenants.
+    recent: [Option<(Client, Instant)>; 2],
     /// Number of clients that wait.
     waiting: usize,
     /// Ticket of the next waiter.
@@ -100,10 +112,21 @@ pub struct InUse {
 impl Shares {
     /// Creates a resource of `count` units.
     pub fn new(count: usize) -> Self {
+        Self::create(count, None)
+    }
+
+    /// Creates a resource of `count` units. Where a tenant meets other clients, it holds at most `tenants_max` units
+    /// divided by the number of these clients and itself, and at least one.
+    pub fn with_tenants_max(count: usize, tenants_max: usize) -> Self {
+        Self::create(count, Some(tenants_max))
+    }
+
+    fn create(count: usize, tenants_max: Option<usize>) -> Self {
         let open = count.saturating_mul(OPEN_NUMERATOR).div_ceil(OPEN_DENOMINATOR);
         Self(Arc::new(Pool {
             count,
             open,
+            tenants_max,
             state: Mutex::default(),
         }))
     }
@@ -127,6 +150,9 @@ impl Shares {
     }
 
     fn take_from(&self, state: &mut State, client: Client, units: usize) -> Option<Share> {
+        if self.0.tenants_max.is_some() {
+            state.note(client, Instant::now());
+        }
         if !self.0.admits(state, client, units) {
             return None;
         }
@@ -208,10 +234,16 @@ impl Pool {
     /// Returns true if a client may take further units now.
     fn admits(&self, state: &State, client: Client, units: usize) -> bool {
         let used = state.used.saturating_add(units);
+        let held = state.clients.get(&client).map_or(0, |usage| usage.units);
+        if let Some(tenants_max) = self.tenants_max.filter(|_| client.is_tenant()) {
+            let others = state.others(client, Instant::now());
+            if others > 0 && held + units > (tenants_max / (others + 1)).max(1) {
+                return false;
+            }
+        }
         if used <= self.open {
             return true;
         }
-        let held = state.clients.get(&client).map_or(0, |usage| usage.units);
         used <= self.count && (held == 0 || held < self.count / (state.clients.len() + 1))
     }
 
@@ -222,13 +254,11 @@ impl Pool {
                 let first = usage.waiting.front()?;
                 Some((usage.units, first.ticket, *client))
             });
-            let Some((_, _, client)) = waiting.min() else {
+            // The client that holds the fewest units is first.
+            let admitted = waiting.filter(|(_, _, client)| self.admits(state, *client, 1));
+            let Some((_, _, client)) = admitted.min() else {
                 return;
             };
-            // The client that holds the fewest units is first. If it is not admitted, no other client is.
-            if !self.admits(state, client, 1) {
-                return;
-            }
             let Some(usage) = state.clients.get_mut(&client) else {
                 return;
             };
@@ -245,6 +275,24 @@ impl Pool {
 }
 
 impl State {
+    /// Notes that a client asks for units.
+    fn note(&mut self, client: Client, now: Instant) {
+        if !matches!(self.recent[0], Some((last, _)) if last == client) {
+            self.recent.swap(0, 1);
+        }
+        self.recent[0] = Some((client, now));
+    }
+
+    /// Returns the number of other clients that hold or wait for units. One that has asked for some within the last
+    /// second counts too.
+    fn others(&self, client: Client, now: Instant) -> usize {
+        let present = self.clients.len() - usize::from(self.clients.contains_key(&client));
+        let is_recent = |(other, at): &(Client, Instant)| {
+            *other != client && !self.clients.contains_key(other) && now.duration_since(*at) < RECENT
+        };
+        present + usize::from(self.recent.iter().flatten().any(is_recent))
+    }
+
     /// Subtracts units from the units of a client. Removes a client that neither holds nor waits for units.
     fn release(&mut self, client: Client, units: usize) {
         let Entry::Occupied(mut entry) = self.clients.entry(client) else {
@@ -384,6 +432,47 @@ mod tests {
         drop(held);
         assert_eq!(shares.used(), 0, "a cancelled wait releases everything");
         assert!(shares.0.state.lock().clients.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_tenant_holds_less_while_others_use_the_resource() {
+        let shares = Shares::with_tenants_max(10, 4);
+        let [busy, other] = [1, 2].map(Client::of_tenant);
+        let mut held = take_all(&shares, busy);
+        assert_eq!(held.len(), 8, "alone, like any client");
+        let one = shares.try_take(other, 1).expect("a newcomer");
+        held.truncate(2);
+        assert!(shares.try_take(busy, 1).is_none(), "a half of four");
+        let second = shares.try_take(other, 1).expect("its half");
+        assert!(shares.try_take(other, 1).is_none());
+        let third = shares.try_take(client(1), 1).expect("no tenant");
+        let waiting = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.take(busy).await }
+        });
+        tokio::task::yield_now().await;
+        drop(held.pop());
+        assert_eq!(shares.in_use(busy).own, 1, "a third of four");
+        drop(held);
+        drop(waiting.await.expect("granted"));
+        drop((one, second, third));
+        assert_eq!(shares.used(), 0);
+        assert_eq!(take_all(&shares, busy).len(), 2, "others were there a moment ago");
+    }
+
+    #[test]
+    fn a_client_counts_for_a_second_after_its_last_unit() {
+        let mut state = State::default();
+        let [one, other] = [1, 2].map(Client::of_tenant);
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        state.note(other, start);
+        for millis in 0..2_000 {
+            state.note(one, after(millis));
+        }
+        assert_eq!(state.others(one, after(999)), 1);
+        assert_eq!(state.others(one, after(1_000)), 0);
+        assert_eq!(state.others(other, after(2_500)), 1);
     }
 
     #[tokio::test]

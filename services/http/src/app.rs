@@ -39,6 +39,9 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// other's writes.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
+/// Writes, and reads of each kind, that tenants and other clients run at once per core where they meet. More of them would
+/// compete with those of other tenants for the cores, the query threads and the next commit.
+const TENANT_REQUESTS_PER_CORE: usize = 2;
 /// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent remote reads.
@@ -165,6 +168,9 @@ impl App {
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
         let permits = |what, count| Permits::new(what, count, settings.turn_timeout);
+        let tenants_max =
+            TENANT_REQUESTS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
+        let busy = |what, count| Permits::with_tenants_max(what, count, settings.turn_timeout, tenants_max);
         let querier = Querier::new(Arc::clone(&engine), &settings.query);
         let watching = Watching::new(engine.memory().clone(), settings.watch_bytes_per_second_max);
         engine.store().on_recent_entries(watching.waker());
@@ -192,13 +198,13 @@ impl App {
             ),
             body_bytes,
             concurrent_requests: Shares::new(settings.connections_max),
-            writes: permits("writes", settings.writes_in_flight_max),
-            queries: permits("queries", settings.queries_in_flight_max),
-            cold_queries: permits("queries of cold points and rows", cold_queries_max),
-            exports: permits("exports", EXPORTS_IN_FLIGHT_MAX),
+            writes: busy("writes", settings.writes_in_flight_max),
+            queries: busy("queries", settings.queries_in_flight_max),
+            cold_queries: busy("queries of cold points and rows", cold_queries_max),
+            exports: busy("exports", EXPORTS_IN_FLIGHT_MAX),
             imports: permits("imports of rows", IMPORTS_IN_FLIGHT_MAX),
             uploads: permits("uploads of values", UPLOADS_IN_FLIGHT_MAX),
-            reads: permits("remote reads", READS_IN_FLIGHT_MAX),
+            reads: busy("remote reads", READS_IN_FLIGHT_MAX),
             slow_clients: Arc::new(Semaphore::new(SLOW_CLIENTS_MAX)),
             waits: permits("requests that wait for jobs", WAITS_IN_FLIGHT_MAX),
             watches: permits("watches", settings.watches_max),
