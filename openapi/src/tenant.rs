@@ -11,7 +11,10 @@ use utoipa::ToSchema;
 #[schema(example = json!({
     "tables": ["acme-*"],
     "default_table": "acme-metrics",
-    "budgets": {"points_per_second": 50_000, "new_timelines_per_minute": 1_000, "queries": 8}
+    "budgets": {
+        "points_per_second": 50_000, "new_timelines_per_minute": 1_000, "timelines": 100_000, "hot_bytes": 10_000_000_000u64,
+        "queries": 8
+    }
 }))]
 pub struct PutTenant {
     /// Tables of the tenant: names, and prefixes followed by `*`, at most 100. No table can belong to two tenants.
@@ -25,8 +28,8 @@ pub struct PutTenant {
     pub budgets: TenantBudgets,
 }
 
-/// Limits of all requests for a tenant together. A request over the budget of points or queries is refused with
-/// 429, before its body is read.
+/// Limits of all requests for a tenant together, each at least 1. A request over a budget is refused with 429, before its
+/// body is read, except over the budgets of timelines and of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantBudgets {
@@ -42,21 +45,59 @@ pub struct TenantBudgets {
     /// limit.
     #[serde(default)]
     pub queries: Option<u64>,
+    /// Timelines in all tables of the tenant. Points of further new timelines are rejected, and not as retryable. `null`: no
+    /// limit.
+    #[serde(default)]
+    pub timelines: Option<u64>,
+    /// Bytes in the hot tier, as measured every ten seconds. While the tenant has as many in a tier, its writes are
+    /// refused; nothing is deleted. Points count as they are encoded; rows that are not archived, by their last survey,
+    /// count as hot. `null`: no limit.
+    #[serde(default)]
+    pub hot_bytes: Option<u64>,
+    /// Bytes in the cold tier, like `hot_bytes`.
+    #[serde(default)]
+    pub cold_bytes: Option<u64>,
+    /// Bytes of files in the archive, like `hot_bytes`.
+    #[serde(default)]
+    pub archive_bytes: Option<u64>,
+    /// Bytes of stored points, rows and values read per second, averaged over ten seconds. A read that begins within the
+    /// budget is executed as a whole, and the next ones are refused until the average is met again. `null`: no limit.
+    #[serde(default)]
+    pub bytes_read_per_second: Option<u64>,
+    /// Bytes of memory that all requests hold at the same time for intermediate and final results, imports and uploads. A
+    /// request that needs more than is left ends with an error; it is retryable if it would fit alone. At least 1 MiB.
+    /// `null`: no limit but that of the process.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
 }
 
-/// Usage of a tenant since the server started.
+/// Usage of a tenant now, or since the server started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
     /// Points, rows and messages of the writes, also those that were rejected.
     pub points: u64,
+    /// Bytes of stored points, rows and values that were read.
+    pub bytes_read: u64,
     /// Running requests that read.
     pub queries: u64,
-    /// Writes refused by `points_per_second`.
+    /// Bytes of memory of running requests; 0 without the budget `memory_bytes`.
+    pub memory_bytes: u64,
+    /// Timelines, as last measured.
+    pub timelines: u64,
+    /// Bytes in the hot tier, as last measured.
+    pub hot_bytes: u64,
+    /// Bytes in the cold tier, as last measured.
+    pub cold_bytes: u64,
+    /// Bytes in the archive, as last measured.
+    pub archive_bytes: u64,
+    /// Writes refused by `points_per_second`, `hot_bytes`, `cold_bytes` and `archive_bytes`.
     pub refused_points: u64,
-    /// New timelines refused by `new_timelines_per_minute`.
+    /// New timelines refused by `new_timelines_per_minute` and `timelines`.
     pub refused_timelines: u64,
-    /// Requests refused by `queries`.
+    /// Requests refused by `queries` and `bytes_read_per_second`.
     pub refused_queries: u64,
+    /// Reservations of memory refused by `memory_bytes`.
+    pub refused_memory: u64,
 }
 
 /// Tenant.

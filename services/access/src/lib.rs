@@ -51,5 +51,7 @@ pub use record::{StoredSecret, TokenRecord};
 pub use registry::{Authenticated, Tokens};
 
 pub use scope::{Scope, ScopeError, TablePattern, TenantPattern};
-pub use tenant::{Budgets, OverBudget, RunningQuery, Tenant, TenantFigures, TenantRecord};
+pub use tenant::{
+    Budgets, OverBudget, RunningQuery, StoredData, Tenant, TenantFigures, TenantRecord, TimelinesUsedUp,
+};
 pub use token::{TokenHash, TokenText};

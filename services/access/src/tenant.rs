@@ -4,13 +4,14 @@
 //! requests are charged to the budgets of the tenant. No table belongs to two tenants.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tideline_model::TableName;
+use tideline_model::{TableName, Tier};
+use tideline_runtime::MemoryAccount;
 
 use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
 
@@ -20,6 +21,8 @@ pub const TENANT_NAME_BYTES_MAX: usize = 64;
 const POINTS_BURST: Duration = Duration::from_secs(10);
 /// Time whose new timelines a tenant can have at once.
 const TIMELINES_BURST: Duration = Duration::from_secs(60);
+/// Time whose bytes a tenant can read at once. A dashboard reads all that it shows at once, and then nothing for a while.
+const READ_BURST: Duration = Duration::from_secs(10);
 
 /// Tenant as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +56,33 @@ pub struct Budgets {
     /// Requests that read, at the same time. Watches do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queries: Option<u64>,
+    /// Timelines of all tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timelines: Option<u64>,
+    /// Bytes in the hot tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot_bytes: Option<u64>,
+    /// Bytes in the cold tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_bytes: Option<u64>,
+    /// Bytes of files in the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_bytes: Option<u64>,
+    /// Bytes of stored data read per second, averaged over ten seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_read_per_second: Option<u64>,
+    /// Bytes of memory of all requests at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}
+
+/// Data of a tenant, as last measured. The bytes are those of the tiers hot, cold and archive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StoredData {
+    /// Timelines.
+    pub timelines: u64,
+    /// Bytes of each tier.
+    pub tier_bytes: [u64; 3],
 }
 
 /// Tenant with its usage.
@@ -71,14 +101,29 @@ pub struct Tenant {
 struct Used {
     owed_points: Mutex<Owed>,
     owed_timelines: Mutex<Owed>,
+    owed_bytes: Mutex<Owed>,
     points: AtomicU64,
+    bytes_read: AtomicU64,
     queries: AtomicU64,
-    refused_points: AtomicU64,
+    /// New timelines since the start of the server.
+    new_timelines: AtomicU64,
+    stored: Mutex<Stored>,
+    /// Part of the memory account of the process; set when the tenant first has a budget of memory.
+    memory: OnceLock<MemoryAccount>,
+    refused_writes: AtomicU64,
     refused_timelines: AtomicU64,
     refused_queries: AtomicU64,
 }
 
-/// Number of points or timelines that were used, less those that the budget has allowed since.
+/// Last measurement of the data.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stored {
+    data: StoredData,
+    /// Value of `new_timelines` at the beginning of the measurement.
+    new_timelines: u64,
+}
+
+/// Number of points, timelines or bytes that were used, less those that the budget has allowed since.
 #[derive(Debug, Clone, Copy, Default)]
 struct Owed {
     number: f64,
@@ -91,6 +136,21 @@ impl Owed {
         let allowed = now.saturating_sub(self.at).as_secs_f64() * rate;
         (self.number - allowed).max(0.0)
     }
+
+    /// Adds a number that was used, with this rate per second.
+    fn charge(&mut self, number: u64, now: Duration, rate: f64) {
+        *self = Self {
+            number: self.after(now, rate) + number as f64,
+            at: now.max(self.at),
+        };
+    }
+
+    /// Returns the time until less than a burst is owed; `None` if less is owed already.
+    fn over(&self, now: Duration, limit: u64, burst: Duration) -> Option<Duration> {
+        let rate = limit as f64;
+        let over = self.after(now, rate) / rate - burst.as_secs_f64();
+        (over > 0.0).then(|| Duration::try_from_secs_f64(over).unwrap_or(Duration::MAX))
+    }
 }
 
 /// Figures of a tenant since the start of the server.
@@ -98,14 +158,22 @@ impl Owed {
 pub struct TenantFigures {
     /// Points, rows and messages of its writes, also those that were rejected.
     pub points: u64,
+    /// Bytes of stored data that were read.
+    pub bytes_read: u64,
     /// Running requests that count as queries.
     pub queries: u64,
-    /// Requests refused by the budget of points.
-    pub refused_points: u64,
-    /// New timelines refused by their budget.
+    /// Bytes of memory of the running requests; 0 without a budget of memory.
+    pub memory_bytes: u64,
+    /// Data as last measured.
+    pub stored: StoredData,
+    /// Writes refused by the budgets of points and of stored bytes.
+    pub refused_writes: u64,
+    /// New timelines refused by their budgets.
     pub refused_timelines: u64,
-    /// Requests refused by the budget of queries.
+    /// Requests refused by the budgets of queries and of bytes read.
     pub refused_queries: u64,
+    /// Requests refused by the budget of memory.
+    pub refused_memory: u64,
 }
 
 /// Refusal of a request by a budget. The request was not executed.
@@ -123,14 +191,55 @@ pub struct OverBudget {
 enum Budget {
     Points,
     Queries,
+    BytesRead,
+    Stored(Tier, u64),
+}
+
+/// Refusal of a new timeline by a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimelinesUsedUp {
+    /// The budget of new timelines per minute, with the limit.
+    PerMinute(u64),
+    /// The budget of timelines, with the limit.
+    InTotal(u64),
 }
 
 /// Running query of a tenant. Dropping it ends the query.
 #[derive(Debug)]
 pub struct RunningQuery(Arc<Used>);
 
+/// Smallest budget of memory: a small query reserves a quarter of it.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Time after which a query that was refused because others run can be repeated.
 const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Time after which a write that was refused because of the stored bytes can be repeated. Data goes with its age.
+const STORED_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+impl Budgets {
+    /// Returns all budgets with their names.
+    pub fn named(&self) -> [(&'static str, Option<u64>); 9] {
+        [
+            ("points_per_second", self.points_per_second),
+            ("new_timelines_per_minute", self.new_timelines_per_minute),
+            ("queries", self.queries),
+            ("timelines", self.timelines),
+            ("hot_bytes", self.hot_bytes),
+            ("cold_bytes", self.cold_bytes),
+            ("archive_bytes", self.archive_bytes),
+            ("bytes_read_per_second", self.bytes_read_per_second),
+            ("memory_bytes", self.memory_bytes),
+        ]
+    }
+
+    /// Returns the budget of the bytes of a tier.
+    fn tier_bytes(&self, tier: Tier) -> Option<u64> {
+        match tier {
+            Tier::Hot => self.hot_bytes,
+            Tier::Cold => self.cold_bytes,
+            Tier::Archive => self.archive_bytes,
+        }
+    }
+}
 
 impl TenantRecord {
     /// Checks name, tables, default table and budgets.
@@ -153,12 +262,17 @@ impl TenantRecord {
                 "default_table: {table} is not one of the tables of the tenant"
             ));
         }
-        let budgets = [
-            ("points_per_second", self.budgets.points_per_second),
-            ("new_timelines_per_minute", self.budgets.new_timelines_per_minute),
-            ("queries", self.budgets.queries),
-        ];
-        match budgets.into_iter().find(|(_, limit)| *limit == Some(0)) {
+        if let Some(bytes) = self
+            .budgets
+            .memory_bytes
+            .filter(|bytes| *bytes < MEMORY_BYTES_MIN)
+        {
+            return Err(format!(
+                "memory_bytes: a budget of {bytes} bytes is too small for any query; the smallest is {MEMORY_BYTES_MIN}"
+            ));
+        }
+        let mut budgets = self.budgets.named().into_iter();
+        match budgets.find(|(_, limit)| *limit == Some(0)) {
             Some((name, _)) => Err(format!(
                 "{name}: a budget is at least 1; to refuse all requests, revoke the tokens of the tenant"
             )),
@@ -211,6 +325,9 @@ impl Tenant {
     pub fn changed(&self, record: TenantRecord) -> Self {
         let is_kept = |pattern: &TablePattern| Scope::patterns_cover(&record.tables, &pattern.to_string());
         let keeps_tables = self.record.tables.iter().all(is_kept);
+        if let (Some(memory), Some(limit)) = (self.used.memory.get(), record.budgets.memory_bytes) {
+            memory.set_limit(limit);
+        }
         if !keeps_tables {
             self.end();
         }
@@ -250,24 +367,69 @@ impl Tenant {
         Scope::patterns_cover(&self.record.tables, pattern)
     }
 
-    /// Checks that the budget of points is not used up. A write is charged after it was decoded, so that the last one can
+    /// Checks that the budgets of points and of stored bytes are not used up. A write is charged after it was decoded, so
+    /// that the last one can exceed the budget of points; then the next ones wait for longer. A request that only removes
+    /// data is allowed whatever is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] if one of them is used up.
+    pub fn check_writes(&self, now: Duration, only_removes: bool) -> Result<(), OverBudget> {
+        let refused = self.check_points(now).and_then(|()| match only_removes {
+            true => Ok(()),
+            false => self.check_stored(),
+        });
+        refused.inspect_err(|_| {
+            self.used.refused_writes.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    fn check_points(&self, now: Duration) -> Result<(), OverBudget> {
+        let Some(limit) = self.record.budgets.points_per_second else {
+            return Ok(());
+        };
+        match self.used.owed_points.lock().over(now, limit, POINTS_BURST) {
+            None => Ok(()),
+            Some(retry_after) => Err(self.over(Budget::Points, limit, retry_after)),
+        }
+    }
+
+    fn check_stored(&self) -> Result<(), OverBudget> {
+        let budgets = &self.record.budgets;
+        for tier in Tier::ALL {
+            let Some(limit) = budgets.tier_bytes(tier) else {
+                continue;
+            };
+            let bytes = self.used.stored.lock().data.tier_bytes[tier as usize];
+            if bytes >= limit {
+                return Err(self.over(Budget::Stored(tier, bytes), limit, STORED_RETRY_AFTER));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the budget of bytes read is not used up. A read is charged while it runs, so that the last one can
     /// exceed the budget; then the next ones wait for longer.
     ///
     /// # Errors
     ///
     /// [`OverBudget`] if it is used up.
-    pub fn check_points(&self, now: Duration) -> Result<(), OverBudget> {
-        let Some(limit) = self.record.budgets.points_per_second else {
+    pub fn check_reads(&self, now: Duration) -> Result<(), OverBudget> {
+        let Some(limit) = self.record.budgets.bytes_read_per_second else {
             return Ok(());
         };
-        let rate = limit as f64;
-        let over = self.used.owed_points.lock().after(now, rate) / rate - POINTS_BURST.as_secs_f64();
-        if over <= 0.0 {
-            return Ok(());
+        let over = self.used.owed_bytes.lock().over(now, limit, READ_BURST);
+        let Some(retry_after) = over else { return Ok(()) };
+        self.used.refused_queries.fetch_add(1, Ordering::Relaxed);
+        Err(self.over(Budget::BytesRead, limit, retry_after))
+    }
+
+    /// Charges bytes of stored data that were read.
+    pub fn charge_read(&self, bytes: u64, now: Duration) {
+        self.used.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(limit) = self.record.budgets.bytes_read_per_second {
+            self.used.owed_bytes.lock().charge(bytes, now, limit as f64);
         }
-        self.used.refused_points.fetch_add(1, Ordering::Relaxed);
-        let retry_after = Duration::try_from_secs_f64(over).unwrap_or(Duration::MAX);
-        Err(self.over(Budget::Points, limit, retry_after))
     }
 
     /// Charges written points, rows or messages.
@@ -276,38 +438,67 @@ impl Tenant {
         let Some(limit) = self.record.budgets.points_per_second else {
             return;
         };
-        let mut owed = self.used.owed_points.lock();
-        *owed = Owed {
-            number: owed.after(now, limit as f64) + count as f64,
-            at: now.max(owed.at),
-        };
+        self.used.owed_points.lock().charge(count, now, limit as f64);
     }
 
-    /// Returns true if the tenant has a budget of new timelines.
-    pub fn limits_new_timelines(&self) -> bool {
-        self.record.budgets.new_timelines_per_minute.is_some()
+    /// Returns true if the tenant has a budget of timelines.
+    pub fn limits_timelines(&self) -> bool {
+        let budgets = &self.record.budgets;
+        budgets.new_timelines_per_minute.is_some() || budgets.timelines.is_some()
     }
 
-    /// Takes a new timeline from the budget.
+    /// Takes a new timeline from the budgets.
     ///
     /// # Errors
     ///
-    /// Returns the limit if it is used up.
-    pub fn take_new_timeline(&self, now: Duration) -> Result<(), u64> {
-        let Some(limit) = self.record.budgets.new_timelines_per_minute else {
+    /// Returns the budget that is used up.
+    pub fn take_new_timeline(&self, now: Duration) -> Result<(), TimelinesUsedUp> {
+        let taken = self.take_timeline(now);
+        match taken {
+            Ok(()) => self.used.new_timelines.fetch_add(1, Ordering::Relaxed),
+            Err(_) => self.used.refused_timelines.fetch_add(1, Ordering::Relaxed),
+        };
+        taken
+    }
+
+    fn take_timeline(&self, now: Duration) -> Result<(), TimelinesUsedUp> {
+        let budgets = &self.record.budgets;
+        if let Some(limit) = budgets.timelines {
+            let stored = *self.used.stored.lock();
+            let since = self.new_timelines().saturating_sub(stored.new_timelines);
+            if stored.data.timelines + since >= limit {
+                return Err(TimelinesUsedUp::InTotal(limit));
+            }
+        }
+        let Some(limit) = budgets.new_timelines_per_minute else {
             return Ok(());
         };
         let mut owed = self.used.owed_timelines.lock();
-        let number = owed.after(now, limit as f64 / TIMELINES_BURST.as_secs_f64()) + 1.0;
-        if number > limit as f64 {
-            self.used.refused_timelines.fetch_add(1, Ordering::Relaxed);
-            return Err(limit);
+        let rate = limit as f64 / TIMELINES_BURST.as_secs_f64();
+        if owed.after(now, rate) + 1.0 > limit as f64 {
+            return Err(TimelinesUsedUp::PerMinute(limit));
         }
-        *owed = Owed {
-            number,
-            at: now.max(owed.at),
-        };
+        owed.charge(1, now, rate);
         Ok(())
+    }
+
+    /// Returns the number of new timelines that were taken from the budgets since the start of the server.
+    pub fn new_timelines(&self) -> u64 {
+        self.used.new_timelines.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the measured data. `new_timelines` is the number from [`new_timelines`](Self::new_timelines) before the
+    /// measurement, so that timelines that were added meanwhile count.
+    pub fn set_stored(&self, data: StoredData, new_timelines: u64) {
+        *self.used.stored.lock() = Stored { data, new_timelines };
+    }
+
+    /// Returns the memory account of the requests of the tenant, which is part of the account of the process; `None`
+    /// without a budget of memory.
+    pub fn memory(&self, process: &MemoryAccount) -> Option<&MemoryAccount> {
+        let limit = self.record.budgets.memory_bytes?;
+        let create = || process.part(&format!("the tenant {}", self.record.name), limit);
+        Some(self.used.memory.get_or_init(create))
     }
 
     /// Begins a query.
@@ -334,12 +525,17 @@ impl Tenant {
     /// Returns the figures since the start of the server.
     pub fn figures(&self) -> TenantFigures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let memory = self.used.memory.get();
         TenantFigures {
             points: read(&self.used.points),
+            bytes_read: read(&self.used.bytes_read),
             queries: read(&self.used.queries),
-            refused_points: read(&self.used.refused_points),
+            memory_bytes: memory.map_or(0, MemoryAccount::used_bytes),
+            stored: self.used.stored.lock().data,
+            refused_writes: read(&self.used.refused_writes),
             refused_timelines: read(&self.used.refused_timelines),
             refused_queries: read(&self.used.refused_queries),
+            refused_memory: memory.map_or(0, |memory| memory.refusals().values().sum()),
         }
     }
 
@@ -371,6 +567,16 @@ impl fmt::Display for OverBudget {
             Budget::Points => write!(
                 f,
                 "the tenant {tenant} writes more than its budget of {limit} points, rows and messages per second"
+            ),
+            Budget::BytesRead => write!(
+                f,
+                "the tenant {tenant} reads more than its budget of {limit} bytes of stored data per second"
+            ),
+            Budget::Stored(tier, bytes) => write!(
+                f,
+                "the tenant {tenant} has {bytes} bytes in the {} tier, and its budget is {limit}; it can write again when \
+                 data was deleted or has expired",
+                tier.name()
             ),
             Budget::Queries => write!(
                 f,
@@ -421,6 +627,8 @@ mod tests {
         assert!(with(|tenant| tenant.default_table = TableName::new("other").ok()).is_err());
         assert!(with(|tenant| tenant.default_table = TableName::new("acme-1").ok()).is_ok());
         assert!(with(|tenant| tenant.budgets.queries = Some(0)).is_err());
+        assert!(with(|tenant| tenant.budgets.cold_bytes = Some(0)).is_err());
+        assert!(with(|tenant| tenant.budgets.memory_bytes = Some(1_000)).is_err());
     }
 
     #[test]
@@ -449,38 +657,42 @@ mod tests {
         // Ten seconds at once are allowed, every ten seconds.
         for round in 10..20 {
             tenant
-                .check_points(second(round * 10))
+                .check_writes(second(round * 10), false)
                 .expect("within the budget");
             tenant.charge_points(10_000, second(round * 10));
         }
-        tenant.check_points(second(190)).expect("a burst");
+        tenant.check_writes(second(190), false).expect("a burst");
         tenant.charge_points(15_000, second(190));
-        let over = tenant.check_points(second(191)).expect_err("over the budget");
+        let over = tenant
+            .check_writes(second(191), false)
+            .expect_err("over the budget");
         assert_eq!((over.limit, over.retry_after), (1_000, second(14)));
         assert!(over.to_string().contains("1000 points"), "{over}");
-        tenant.check_points(second(205)).expect("later");
+        tenant.check_writes(second(205), false).expect("later");
         // A larger budget also pays for what was written before.
         tenant.charge_points(1_000_000, second(205));
-        let over = tenant.check_points(second(210)).expect_err("over the budget");
+        let over = tenant
+            .check_writes(second(210), false)
+            .expect_err("over the budget");
         assert_eq!(over.retry_after, second(995));
         let mut larger = tenant.record().clone();
         larger.budgets.points_per_second = Some(50_000);
         let changed = tenant.changed(larger.clone());
         assert_eq!(
             changed
-                .check_points(second(210))
+                .check_writes(second(210), false)
                 .expect_err("still")
                 .retry_after
                 .as_secs(),
             5
         );
-        changed.check_points(second(216)).expect("soon");
+        changed.check_writes(second(216), false).expect("soon");
         larger.budgets.points_per_second = None;
         let changed = changed.changed(larger);
         changed.charge_points(1_000_000, second(216));
-        changed.check_points(second(216)).expect("no budget");
+        changed.check_writes(second(216), false).expect("no budget");
         let figures = changed.figures();
-        assert_eq!((figures.points, figures.refused_points), (2_115_000, 3));
+        assert_eq!((figures.points, figures.refused_writes), (2_115_000, 3));
     }
 
     #[test]
@@ -498,7 +710,97 @@ mod tests {
         );
         assert_eq!(tenant.figures().refused_timelines, 400 - 65);
         let none = Tenant::new(record(&["acme-*"]));
-        assert!(!none.limits_new_timelines() && none.take_new_timeline(TIMELINES_BURST).is_ok());
+        assert!(!none.limits_timelines() && none.take_new_timeline(TIMELINES_BURST).is_ok());
+    }
+
+    #[test]
+    fn timelines_over_the_budget_in_total_are_refused() {
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.timelines = Some(100);
+        let tenant = Tenant::new(of_budget);
+        let now = Duration::from_secs(1);
+        let taken = || {
+            (0..1_000)
+                .filter(|_| tenant.take_new_timeline(now).is_ok())
+                .count()
+        };
+        let measure = |timelines: u64, before: u64| {
+            let data = StoredData {
+                timelines,
+                ..StoredData::default()
+            };
+            tenant.set_stored(data, before);
+        };
+        measure(60, tenant.new_timelines());
+        assert_eq!((taken(), taken()), (40, 0));
+        assert_eq!(tenant.take_new_timeline(now), Err(TimelinesUsedUp::InTotal(100)));
+        // Ten of the new ones were added during the measurement, and are not part of it.
+        measure(90, tenant.new_timelines() - 10);
+        assert_eq!(taken(), 0);
+        measure(80, tenant.new_timelines());
+        assert_eq!(taken(), 20);
+    }
+
+    #[test]
+    fn reads_over_the_budget_are_refused_until_it_has_grown_again() {
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.bytes_read_per_second = Some(1_000);
+        let tenant = Tenant::new(of_budget);
+        let second = Duration::from_secs;
+        tenant.check_reads(second(1)).expect("within the budget");
+        tenant.charge_read(14_000, second(1));
+        let over = tenant.check_reads(second(2)).expect_err("over the budget");
+        assert_eq!((over.limit, over.retry_after), (1_000, second(3)));
+        tenant.check_reads(second(5)).expect("later");
+        let figures = tenant.figures();
+        assert_eq!((figures.bytes_read, figures.refused_queries), (14_000, 1));
+        tenant
+            .check_writes(second(2), false)
+            .expect("reads do not delay writes");
+    }
+
+    #[test]
+    fn writes_over_a_budget_of_stored_bytes_are_refused() {
+        let mut of_budget = record(&["acme-*"]);
+        of_budget.budgets.cold_bytes = Some(1_000);
+        let tenant = Tenant::new(of_budget);
+        let measure = |cold: u64| {
+            let data = StoredData {
+                timelines: 1,
+                tier_bytes: [5_000, cold, 5_000],
+            };
+            tenant.set_stored(data, 0);
+            tenant.check_writes(Duration::ZERO, false)
+        };
+        measure(999).expect("within the budget");
+        let over = measure(1_200).expect_err("over the budget");
+        assert_eq!(over.limit, 1_000);
+        assert!(over.to_string().contains("1200 bytes in the cold tier"), "{over}");
+        tenant
+            .check_writes(Duration::ZERO, true)
+            .expect("removals make room");
+        measure(0).expect("room again");
+        assert_eq!(tenant.figures().refused_writes, 1);
+    }
+
+    #[test]
+    fn the_memory_of_a_tenant_follows_its_budget() {
+        let process = MemoryAccount::new(1_000);
+        let mut of_budget = record(&["acme-*"]);
+        let without = Tenant::new(of_budget.clone());
+        assert!(without.memory(&process).is_none());
+        of_budget.budgets.memory_bytes = Some(100);
+        let tenant = without.changed(of_budget.clone());
+        let memory = tenant.memory(&process).expect("a budget");
+        let _held = memory.reserve("results", 80).expect("there is room");
+        let full = memory.reserve("results", 30).expect_err("no room");
+        assert_eq!(full.owner.as_deref(), Some("the tenant acme"));
+        of_budget.budgets.memory_bytes = Some(200);
+        let changed = tenant.changed(of_budget);
+        let memory = changed.memory(&process).expect("a budget");
+        let _more = memory.reserve("results", 30).expect("there is room");
+        let figures = changed.figures();
+        assert_eq!((figures.memory_bytes, figures.refused_memory), (110, 1));
     }
 
     #[test]

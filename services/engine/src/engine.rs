@@ -454,9 +454,12 @@ impl Engine {
         &self.clock
     }
 
-    /// Returns the memory account of the process, from which requests reserve memory.
+    /// Returns the memory account from which requests of this handle reserve memory: that of its tenant if it has a budget
+    /// of memory, otherwise that of the process.
     pub fn memory(&self) -> &MemoryAccount {
-        &self.settings.memory
+        let process = &self.settings.memory;
+        let of_tenant = self.tenant().and_then(|tenant| tenant.memory(process));
+        of_tenant.unwrap_or(process)
     }
 
     /// Seals all points written so far and brings the search index of timelines up to date. Returns when both are

@@ -246,6 +246,7 @@ impl Engine {
         loop {
             let piece = reader.at(content.len() as u64)?;
             if piece.is_empty() {
+                self.charge_tenant_read(content.len() as u64);
                 return Ok(Some(content));
             }
             content.extend_from_slice(&piece);

@@ -20,6 +20,7 @@
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
+//! | [`stored_data`] | timelines of each table, and bytes in each tier |
 //! | [`parts`] | parts of wide tables that are divided by time |
 //! | [`parts_preview`] | effects of changed ages of parts |
 //! | [`row_archives`] | archived parts of wide tables |
@@ -131,6 +132,7 @@ pub mod row_values;
 pub mod rows;
 pub mod search;
 pub mod state_table;
+pub mod stored_data;
 pub mod suggest;
 pub mod tables;
 pub mod time;

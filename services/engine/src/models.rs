@@ -91,6 +91,13 @@ impl Engine {
         }
     }
 
+    /// Charges bytes of stored data that were read to the tenant of the principal of this handle.
+    pub fn charge_tenant_read(&self, bytes: u64) {
+        if let Some(tenant) = self.tenant() {
+            tenant.charge_read(bytes, self.clock.monotonic());
+        }
+    }
+
     /// Returns the tenant for which the requests of this handle act.
     pub(crate) fn tenant(&self) -> Option<&Tenant> {
         let access = self.access.as_ref()?;

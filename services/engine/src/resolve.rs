@@ -1,15 +1,16 @@
 //! Resolution of raw series keys to ordinals, for one batch.
 //!
 //! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table, and
-//! within the budget of the tenant of the handle. A handle that is restricted to some timelines writes no other: their lines are rejected, and new ones are not registered.
+//! within the budgets of the tenant of the handle. A handle that is restricted to some timelines writes no other: their
+//! lines are rejected, and new ones are not registered.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use roaring::RoaringBitmap;
-use tideline_access::Tenant;
+use tideline_access::{Tenant, TimelinesUsedUp};
 use tideline_ingest_protocols::series_key;
-use tideline_model::reject::{GrowthCause, TimelineGrowth};
+use tideline_model::reject::{GrowthCause, TenantFull, TimelineGrowth};
 use tideline_model::{Clock, Identity, Ordinal, RejectReason, SeriesResolver};
 use tideline_timeline_catalog::{CatalogReader, LastKey};
 
@@ -28,7 +29,7 @@ pub struct BatchResolver<'a> {
     limit: Option<u64>,
     /// Limits of all tables.
     limits: &'a TableLimits,
-    /// Tenant of the handle, if it has a budget of new timelines.
+    /// Tenant of the handle, if it has a budget of timelines.
     tenant: Option<&'a Tenant>,
     reader: Option<CatalogReader<'a>>,
     last: LastKey,
@@ -44,7 +45,7 @@ impl Engine {
             clock: Arc::clone(&self.clock),
             limit: table.spec().policy.timelines_per_minute,
             limits: &self.settings.tables,
-            tenant: self.tenant().filter(|tenant| tenant.limits_new_timelines()),
+            tenant: self.tenant().filter(|tenant| tenant.limits_timelines()),
             reader: None,
             last: LastKey::default(),
             allowed: RoaringBitmap::new(),
@@ -74,8 +75,8 @@ impl BatchResolver<'_> {
                     }
                     false => {
                         let admitted = growth.admit(now, limit, name, novel);
-                        let refused = admitted.err().or_else(|| self.over_budget(now));
-                        refused.map(RejectReason::TooManyTimelines)
+                        let refused = admitted.err().map(RejectReason::TooManyTimelines);
+                        refused.or_else(|| self.over_budget(now))
                     }
                 };
                 refusal.is_none()
@@ -101,15 +102,21 @@ impl BatchResolver<'_> {
         }
     }
 
-    /// Takes a new timeline from the budget of the tenant; returns the refusal if it is used up.
-    fn over_budget(&self, now: Duration) -> Option<Arc<TimelineGrowth>> {
+    /// Takes a new timeline from the budgets of the tenant; returns the refusal if one of them is used up.
+    fn over_budget(&self, now: Duration) -> Option<RejectReason> {
         let tenant = self.tenant?;
-        let limit = tenant.take_new_timeline(now).err()?;
-        Some(Arc::new(TimelineGrowth {
-            table: self.table.name().clone(),
-            limit,
-            cause: GrowthCause::Tenant(tenant.record().name.as_str().into()),
-        }))
+        let name = || tenant.record().name.as_str().into();
+        Some(match tenant.take_new_timeline(now).err()? {
+            TimelinesUsedUp::PerMinute(limit) => RejectReason::TooManyTimelines(Arc::new(TimelineGrowth {
+                table: self.table.name().clone(),
+                limit,
+                cause: GrowthCause::Tenant(name()),
+            })),
+            TimelinesUsedUp::InTotal(limit) => RejectReason::TenantFull(Box::new(TenantFull {
+                tenant: name(),
+                limit,
+            })),
+        })
     }
 
     /// Checks that a restricted handle may write a registered timeline.

@@ -234,11 +234,13 @@ impl Engine {
 
     /// Adds a row that was read to the rates of the limits that apply to it. A row that does not exist has 0 bytes.
     pub(crate) fn charge_read(&self, table: &WideTable, key: &[u8], bytes: usize) -> Result<()> {
+        self.charge_tenant_read(bytes as u64);
         self.charge(table, RowAccess::Read, std::iter::once((key, bytes)))
     }
 
     /// Adds rows that were read to the rates of the limits that apply to them.
     pub(crate) fn charge_reads(&self, table: &WideTable, rows: &[StoredRow]) -> Result<()> {
+        self.charge_tenant_read(rows.iter().map(|row| row.bytes() as u64).sum());
         let rows = rows.iter().map(|row| (&row.key[..], row.bytes()));
         self.charge(table, RowAccess::Read, rows)
     }

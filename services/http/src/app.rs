@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tideline_access::Principal;
+use tideline_access::{Principal, Tenant};
 use tideline_change_stream::ChangeStreams;
 use tideline_connections::{BodyReader, Permits, Share, Shares};
 use tideline_engine::Engine;
 use tideline_engine::find::Stop;
 use tideline_engine::model::Timestamp;
+use tideline_engine::runtime::MemoryAccount;
 use tideline_ingest::protocols::prometheus::OtlpSettings;
 use tideline_openapi::ErrorCode;
 use tideline_query::{Cancel, Querier, Watch};
@@ -22,7 +23,7 @@ use tideline_scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
-use crate::context::{RequestIds, current_client, current_query};
+use crate::context::{RequestIds, current_client, current_query, current_tenant};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
 use crate::metrics::Metrics;
@@ -229,6 +230,19 @@ impl App {
     /// memory. It reaches every table, so nothing that it returns may depend on what a client asks for.
     pub(crate) fn service_engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    /// Returns the memory account of the request that this task handles: that of its tenant if it has a budget of memory,
+    /// otherwise that of the process.
+    pub(crate) fn memory(&self) -> MemoryAccount {
+        self.memory_of(current_tenant().as_deref())
+    }
+
+    /// Returns the memory account of the requests of a tenant, or of those without one.
+    pub(crate) fn memory_of(&self, tenant: Option<&Tenant>) -> MemoryAccount {
+        let process = self.engine.memory();
+        let of_tenant = tenant.and_then(|tenant| tenant.memory(process));
+        of_tenant.unwrap_or(process).clone()
     }
 
     /// Checks that the token of a request is still valid after the request has waited, for example for its body.

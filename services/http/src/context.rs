@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use tideline_access::RunningQuery;
+use tideline_access::{RunningQuery, Tenant};
 use tideline_connections::Client;
 use tideline_engine::model::Timestamp;
 use tideline_ingest::protocols::prometheus::OtlpEncoding;
@@ -32,6 +32,8 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) dialect: Dialect,
     pub(crate) client: Client,
+    /// Tenant for which the request acts.
+    pub(crate) tenant: Option<Arc<Tenant>>,
     /// Query in the budget of the tenant of the request.
     pub(crate) query: Option<Arc<RunningQuery>>,
 }
@@ -41,6 +43,13 @@ pub(crate) fn current_client() -> Client {
     CURRENT
         .try_with(|context| context.client)
         .unwrap_or(Client::UNKNOWN)
+}
+
+/// Returns the tenant of the request that this task handles.
+pub(crate) fn current_tenant() -> Option<Arc<Tenant>> {
+    CURRENT
+        .try_with(|context| context.tenant.clone())
+        .unwrap_or_default()
 }
 
 /// Returns the query in the budget of the tenant of the request that this task handles.
@@ -62,6 +71,7 @@ impl RequestContext {
             id: RequestId("none".into()),
             dialect: Dialect::Native,
             client: Client::UNKNOWN,
+            tenant: None,
             query: None,
         })
     }

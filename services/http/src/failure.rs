@@ -422,9 +422,11 @@ fn influx_v1_body(message: &str) -> Response {
 
 impl From<MemoryFull> for Failure {
     fn from(full: MemoryFull) -> Self {
-        let code = match full.is_retryable() {
-            true => ErrorCode::Overloaded,
-            false => ErrorCode::OverBudget,
+        let code = match (full.is_retryable(), &full.owner) {
+            (true, None) => ErrorCode::Overloaded,
+            // The other requests are those of the same tenant.
+            (true, Some(_)) => ErrorCode::RateLimited,
+            (false, _) => ErrorCode::OverBudget,
         };
         Self {
             limit: Some((full.limit_bytes, full.held_bytes)),

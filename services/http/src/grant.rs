@@ -17,7 +17,7 @@ use tideline_engine::find::Stop;
 use tideline_engine::model::{TableModel, TableName};
 use tideline_engine::{Engine, EngineError, Table};
 use tideline_openapi::ErrorCode;
-use tideline_query::{Budget, Cancel};
+use tideline_query::{Budget, Cancel, Querier};
 use tideline_scheduler::{Job, SchedulerError};
 
 use crate::app::{App, Waiting, blocking, stoppable};
@@ -40,6 +40,8 @@ pub(crate) struct Grant {
     pub(crate) access: Access,
     /// The engine, restricted to tables that the principal may use.
     pub(crate) engine: Arc<Engine>,
+    /// The querier of this engine.
+    pub(crate) querier: Querier,
 }
 
 /// State of the service for a request whose action depends on its content.
@@ -111,9 +113,21 @@ impl Requester {
     /// Fails if the request names no tenant although its token needs one, if no role of the principal allows the action,
     /// or, for a write, if the budget of its tenant is used up.
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
-        let grant = self.grant_without_budget(action)?;
-        if let (Action::Write, Some(tenant)) = (action, self.principal.tenant()) {
-            tenant.check_points(self.service_engine().clock().monotonic())?;
+        match action {
+            Action::Write => self.grant_write(false),
+            action => self.grant_without_budget(action),
+        }
+    }
+
+    /// Returns the grant for a write, or for one that only removes data.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`grant`](Self::grant).
+    pub(crate) fn grant_write(&self, only_removes: bool) -> Result<Grant> {
+        let grant = self.grant_without_budget(Action::Write)?;
+        if let Some(tenant) = self.principal.tenant() {
+            tenant.check_writes(self.service_engine().clock().monotonic(), only_removes)?;
         }
         Ok(grant)
     }
@@ -141,8 +155,10 @@ impl Requester {
 
 impl Grant {
     fn new(app: &App, access: Access) -> Self {
+        let engine = Arc::new(app.service_engine().with_access(access.clone()));
         Self {
-            engine: Arc::new(app.service_engine().with_access(access.clone())),
+            querier: app.querier.with_engine(Arc::clone(&engine)),
+            engine,
             app: app.clone(),
             access,
         }

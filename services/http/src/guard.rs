@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::extract::{MatchedPath, Request};
+use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use tideline_access::{Action, Principal, RunningQuery, Tenant};
 use tideline_connections::{Client, with_guard};
@@ -94,8 +95,10 @@ where
             }
         };
         // The requests of a tenant share like those of one client, from any address.
-        let tenant = principal.as_ref().and_then(|principal| principal.tenant());
-        let tenant = tenant.map(|tenant| Client::of_tenant(tenant.number()));
+        let tenant = principal
+            .as_ref()
+            .and_then(|principal| principal.tenant())
+            .cloned();
         if let Some(granted) = granted {
             request.extensions_mut().insert(granted);
         }
@@ -103,11 +106,12 @@ where
         let response = self.inner.call(request);
         let running = query.clone();
         Box::pin(async move {
-            let Ok(response) = match tenant {
+            let Ok(response) = match &tenant {
                 None => response.await,
-                Some(client) => {
+                Some(tenant) => {
                     let context = RequestContext {
-                        client,
+                        client: Client::of_tenant(tenant.number()),
+                        tenant: Some(Arc::clone(tenant)),
                         query: running,
                         ..RequestContext::current()
                     };
@@ -125,7 +129,10 @@ where
             };
             match is_metrics {
                 true => Ok(response),
-                false => Ok(response_memory::reserve(&app, response)),
+                false => Ok(response_memory::reserve(
+                    &app.memory_of(tenant.as_deref()),
+                    response,
+                )),
             }
         })
     }
@@ -157,7 +164,7 @@ fn admit(
     };
     auth::refuse_other_sites(request)?;
     let query = match found.tenant() {
-        Some(tenant) => admit_to_budgets(app, tenant, declared, path)?,
+        Some(tenant) => admit_to_budgets(app, tenant, declared, (request.method(), path))?,
         None => None,
     };
     let granted = Granted {
@@ -176,7 +183,7 @@ fn admit_to_budgets(
     app: &App,
     tenant: &Tenant,
     declared: Declared,
-    path: Option<&str>,
+    (method, path): (&Method, Option<&str>),
 ) -> Result<Option<RunningQuery>> {
     let action = match declared {
         Declared::Action(needed) => Some(needed.action),
@@ -184,12 +191,18 @@ fn admit_to_budgets(
         Declared::Any if path == Some(SQL) => Some(Action::Read),
         Declared::Any | Declared::Open => None,
     };
+    let now = app.service_engine().clock().monotonic();
+    let only_removes = method == Method::DELETE || path.is_some_and(|path| path.ends_with("/delete"));
     match action {
         Some(Action::Write) => {
-            tenant.check_points(app.service_engine().clock().monotonic())?;
+            tenant.check_writes(now, only_removes)?;
             Ok(None)
         }
-        Some(Action::Read) if !path.is_some_and(can_wait) => Ok(Some(tenant.begin_query()?)),
+        Some(Action::Read) => {
+            tenant.check_reads(now)?;
+            let is_query = !path.is_some_and(can_wait);
+            Ok(is_query.then(|| tenant.begin_query()).transpose()?)
+        }
         _ => Ok(None),
     }
 }

@@ -110,6 +110,7 @@ impl Observed {
                 id: RequestId::of(request.headers(), &app.request_ids),
                 dialect: Dialect::of_request(request.uri().path(), request.headers()),
                 client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
+                tenant: None,
                 query: None,
             },
             started,

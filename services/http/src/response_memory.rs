@@ -5,10 +5,10 @@
 
 use axum::body::HttpBody;
 use axum::response::{IntoResponse, Response};
-
-use crate::app::App;
-use crate::failure::Failure;
 use tideline_connections::with_guard;
+use tideline_engine::runtime::MemoryAccount;
+
+use crate::failure::Failure;
 
 /// Responses up to this size are not accounted. A response of this size on each of 10,000 connections takes 625 MiB in
 /// total. On a machine with 2 GiB, this fits into the 40 % of the memory that the account does not cover.
@@ -16,7 +16,7 @@ const FREE_BYTES: u64 = 64 << 10;
 
 /// Reserves the memory of a response of known length over 64 KiB until it is sent. Returns an error response if the memory
 /// account has no room.
-pub(crate) fn reserve(app: &App, response: Response) -> Response {
+pub(crate) fn reserve(memory: &MemoryAccount, response: Response) -> Response {
     let Some(bytes) = response
         .body()
         .size_hint()
@@ -25,11 +25,7 @@ pub(crate) fn reserve(app: &App, response: Response) -> Response {
     else {
         return response;
     };
-    match app
-        .service_engine()
-        .memory()
-        .reserve("answers that are sent whole", bytes)
-    {
+    match memory.reserve("answers that are sent whole", bytes) {
         Ok(memory) => response.map(|body| with_guard(body, memory)),
         Err(full) => Failure::from(full).into_response(),
     }

@@ -35,6 +35,9 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Interval at which the stored data of tenants is measured.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Interval at which the files of token hashes, of keys and of the certificate are compared with their last state.
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -95,6 +98,9 @@ pub async fn serve(
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow));
     }
     tokio::spawn(at_intervals(app.downgrade(), KEEP_INTERVAL, keep_changes));
+    tokio::spawn(at_intervals(app.downgrade(), MEASURE_INTERVAL, |app| {
+        app.tenants.measure();
+    }));
     let webhooks = Arc::downgrade(&app.change_streams);
     tokio::spawn(tideline_change_stream::delivery::deliver(
         webhooks,

@@ -216,6 +216,7 @@ impl Service for Standby {
             id: RequestId::of(request.headers(), &self.request_ids),
             dialect: Dialect::of_request(request.uri().path(), request.headers()),
             client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
+            tenant: None,
             query: None,
         };
         context.scope(self.respond(request)).await

@@ -156,7 +156,7 @@ pub(crate) async fn respond<F>(
 where
     F: FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static,
 {
-    let queue = ChunkQueue::new(app.service_engine().memory());
+    let queue = ChunkQueue::new(&app.memory());
     streamed(queue, &app.slow_clients, content_type, context, write).await
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName};
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use tideline_access::{Principal, Tenant, TenantRecord};
+use tideline_access::{Principal, StoredData, Tenant, TenantRecord};
 use tideline_engine::Engine;
 use tideline_engine::state_table::StateRow;
+use tideline_engine::stored_data::TableData;
 use tideline_openapi::ErrorCode;
 
 use crate::failure::{Failure, Result};
@@ -40,11 +41,36 @@ impl TenantStore {
     pub(crate) fn open(engine: Arc<Engine>) -> Result<Self> {
         let records = read(&engine)?.into_iter();
         let tenants = records.map(|record| (record.name.clone(), Arc::new(Tenant::new(record))));
-        Ok(Self {
+        let store = Self {
             tenants: RwLock::new(tenants.collect()),
             engine,
             writing: Mutex::default(),
-        })
+        };
+        store.measure();
+        Ok(store)
+    }
+
+    /// Measures the stored data of all tenants.
+    pub(crate) fn measure(&self) {
+        let tenants = self.all();
+        if tenants.is_empty() {
+            return;
+        }
+        let new_timelines: Vec<u64> = tenants.iter().map(|tenant| tenant.new_timelines()).collect();
+        let tables = self.engine.stored_data();
+        for (tenant, new_timelines) in tenants.iter().zip(new_timelines) {
+            let mut sum = StoredData::default();
+            let own = tables
+                .iter()
+                .filter(|table| tenant.record().has_table(table.table.as_str()));
+            for TableData { data, .. } in own {
+                sum.timelines += data.timelines;
+                for (sum, bytes) in sum.tier_bytes.iter_mut().zip(data.tier_bytes) {
+                    *sum += bytes;
+                }
+            }
+            tenant.set_stored(sum, new_timelines);
+        }
     }
 
     /// Returns the principal of a request: if its token acts for tenants, the one that acts for the tenant that the
@@ -143,6 +169,7 @@ impl TenantStore {
         });
         let name = tenant.record().name.clone();
         self.tenants.write().insert(name, Arc::clone(&tenant));
+        self.measure();
         Ok((tenant, before.is_none()))
     }
 

@@ -11,7 +11,7 @@ use crate::error::{QueryError, Result};
 use crate::explain::Plan;
 use crate::plan::{Columns, Scope, Selected, TagBuffer, Wanted};
 use crate::point_query::Selector;
-use crate::querier::Context;
+use crate::querier::{Context, Metered};
 use crate::result::{QueryCost, RowSink, Summary, ValueRef};
 use crate::rows;
 use crate::terms::{Terms, TermsOf};
@@ -214,7 +214,7 @@ struct TierReader<'a> {
     older: Vec<TimeRange>,
     /// Cost of the reads in the earlier ranges.
     older_cost: ReadCost,
-    metered: u64,
+    metered: Metered,
 }
 
 impl<'a> Newest<'a> {
@@ -272,7 +272,7 @@ impl<'a> TierReader<'a> {
             newest: reader(context, tier, ids, newest, None),
             older: older.filter(|range| !range.is_empty()).collect(),
             older_cost: ReadCost::default(),
-            metered: 0,
+            metered: Metered::default(),
         }
     }
 

@@ -105,11 +105,25 @@ const PERMIT_TIME_MAX: Duration = Duration::from_secs(10);
 /// assert_eq!(summary.rows, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Querier {
     engine: Arc<Engine>,
+    pools: Arc<Pools>,
+}
+
+#[derive(Debug)]
+struct Pools {
     hot: HotPool,
     cold: ColdPool,
+}
+
+/// Bytes of a read that were counted.
+#[derive(Debug, Default)]
+pub(crate) struct Metered {
+    /// Bytes of cold and archived chunks.
+    cold: u64,
+    /// Bytes of all chunks.
+    all: u64,
 }
 
 /// State shared by the parts of one query.
@@ -134,9 +148,21 @@ impl Querier {
         let clock = Arc::clone(engine.clock());
         Ok(Self {
             engine,
-            hot: HotPool::new(settings)?,
-            cold: ColdPool::new(settings, clock)?,
+            pools: Arc::new(Pools {
+                hot: HotPool::new(settings)?,
+                cold: ColdPool::new(settings, clock)?,
+            }),
         })
+    }
+
+    /// Returns a querier with the same threads for another handle of the engine. Memory and bytes read are charged to the
+    /// tenant of that handle.
+    #[must_use]
+    pub fn with_engine(&self, engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            pools: Arc::clone(&self.pools),
+        }
     }
 
     /// Returns the engine.
@@ -151,7 +177,7 @@ impl Querier {
 
     /// Returns the current number of queries and their totals.
     pub fn stats(&self) -> QueryStats {
-        pool::stats(&self.hot, &self.cold)
+        pool::stats(&self.pools.hot, &self.pools.cold)
     }
 
     /// Returns true if a query for the points of a range and tier (`None` = all) would currently read cold or
@@ -182,13 +208,14 @@ impl Querier {
             self.watch(budget, cancel)
         };
         let (permit, watch) = (within(PERMIT_TIME_MAX), within(Duration::MAX));
-        let meter = &self.cold.meter;
+        let meter = &self.pools.cold.meter;
         let reading = ColdRows { meter, watch };
         let ended = self
+            .pools
             .cold
             .run_within(&permit, &reading.watch, || Ok(work(&reading)));
         match ended {
-            Err(QueryError::TimedOut { .. }) => Err(self.cold.overloaded()),
+            Err(QueryError::TimedOut { .. }) => Err(self.pools.cold.overloaded()),
             ended => ended,
         }
     }
@@ -294,9 +321,9 @@ impl Querier {
                 table,
                 snapshot,
                 segments,
-                pool: &self.hot.thread_pool,
+                pool: &self.pools.hot.thread_pool,
                 watch: &watch,
-                meter: &self.cold.meter,
+                meter: &self.pools.cold.meter,
             },
             query,
         )?;
@@ -332,19 +359,20 @@ impl Querier {
             segments,
             pool,
             watch,
-            meter: &self.cold.meter,
+            meter: &self.pools.cold.meter,
         };
         if !is_cold {
             return self
+                .pools
                 .hot
-                .run(|| work(&context(snapshot, segments, &self.hot.thread_pool)));
+                .run(|| work(&context(snapshot, segments, &self.pools.hot.thread_pool)));
         }
         // A waiting query must not keep unsealed points in memory and dropped segments on disk.
         drop(snapshot);
-        self.cold.run(watch, || {
+        self.pools.cold.run(watch, || {
             let snapshot = self.engine.store().snapshot();
             let segments = scope.segments(&snapshot);
-            work(&context(snapshot, segments, &self.cold.thread_pool))
+            work(&context(snapshot, segments, &self.pools.cold.thread_pool))
         })
     }
 }
@@ -360,12 +388,15 @@ impl Context<'_> {
         self.engine.note_read(self.table, ids);
     }
 
-    /// Counts the cold and archived bytes that a reader has read since the last call. Waits if the rate of these reads
-    /// is limited and exceeded.
-    pub(crate) fn meter(&self, seen: &mut u64, cost: &ReadCost) -> Result<()> {
-        let bytes = cost.of(Tier::Cold).bytes + cost.of(Tier::Archive).bytes;
+    /// Counts the bytes that a reader has read since the last call, and charges them to the tenant of the query. Waits if
+    /// the rate of cold and archived bytes is limited and exceeded.
+    pub(crate) fn meter(&self, seen: &mut Metered, cost: &ReadCost) -> Result<()> {
+        let all = cost.total().bytes;
+        self.engine
+            .charge_tenant_read(all - std::mem::replace(&mut seen.all, all));
+        let cold = cost.of(Tier::Cold).bytes + cost.of(Tier::Archive).bytes;
         self.meter
-            .take(bytes - std::mem::replace(seen, bytes), self.watch)
+            .take(cold - std::mem::replace(&mut seen.cold, cold), self.watch)
     }
 }
 

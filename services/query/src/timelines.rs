@@ -8,14 +8,14 @@ use tideline_engine::points::{Grid, Part, ZoneFilter};
 use tideline_engine::points::{ReadCost, ScanReader, Selection};
 
 use crate::error::Result;
-use crate::querier::Context;
+use crate::querier::{Context, Metered};
 
 /// Reader that charges its points to the query, run by run, and counts its cold bytes against the read-rate limit.
 pub(crate) struct TimelineReader<'r> {
     context: &'r Context<'r>,
     reader: ScanReader<'r>,
     /// Cold bytes already counted against the read-rate limit.
-    metered: u64,
+    metered: Metered,
 }
 
 impl<'r> TimelineReader<'r> {
@@ -28,7 +28,7 @@ impl<'r> TimelineReader<'r> {
         Self {
             context,
             reader: context.snapshot.reader(selection).with_zone_filter(zone_filter),
-            metered: 0,
+            metered: Metered::default(),
         }
     }
 

@@ -43,6 +43,8 @@ pub enum RejectReason {
     TooManyTimelines(Arc<TimelineGrowth>),
     /// The line has a new timeline, and the timeline identities of the table have reached their memory limit.
     IdentitiesFull(Box<IdentitiesFull>),
+    /// The tenant of the writer has as many timelines as its budget allows.
+    TenantFull(Box<TenantFull>),
     /// The timestamp is older than the age at which points of the table expire.
     PastRetention {
         /// Timestamp of the point, nanoseconds since the epoch.
@@ -125,6 +127,15 @@ pub struct IdentitiesFull {
     pub limit: u64,
 }
 
+/// Details of a tenant whose budget of timelines is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantFull {
+    /// Name of the tenant.
+    pub tenant: Box<str>,
+    /// Maximum number of timelines in all of its tables.
+    pub limit: u64,
+}
+
 /// Conflict of value kinds: numbers, strings, booleans and histograms do not mix in one field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -174,6 +185,7 @@ impl RejectReason {
             Self::Remembered(reject) => reject.is_retryable.then_some(WaitsFor::Room),
             Self::Unreadable(_)
             | Self::IdentitiesFull(_)
+            | Self::TenantFull(_)
             | Self::PastRetention { .. }
             | Self::OutOfBounds { .. }
             | Self::TypeConflict(_)
@@ -201,6 +213,7 @@ impl RejectReason {
             | Self::NoArrivalTime
             | Self::TooManyTimelines(_)
             | Self::IdentitiesFull(_)
+            | Self::TenantFull(_)
             | Self::OutsideOfToken(_)
             | Self::Remembered(_) => false,
         }
@@ -217,6 +230,7 @@ impl fmt::Display for RejectReason {
             ),
             Self::TooManyTimelines(growth) => growth.fmt(f),
             Self::IdentitiesFull(full) => full.fmt(f),
+            Self::TenantFull(full) => full.fmt(f),
             Self::PastRetention { at, age } => {
                 let (at, age) = (Timestamp::from_nanos_clamped(*at), format_duration(*age));
                 write!(f, "time {at} is past the table's retention of {age}")
@@ -275,6 +289,17 @@ impl fmt::Display for TimelineGrowth {
             GrowthCause::Undisclosed | GrowthCause::Tenant(_) => {}
         }
         f.write_str("retry later or raise timelines_per_minute")
+    }
+}
+
+impl fmt::Display for TenantFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tenant, limit } = self;
+        write!(
+            f,
+            "the tenant {tenant} has as many timelines as its budget of {limit} allows; delete timelines that are not \
+             needed any more, or raise the budget"
+        )
     }
 }
 

@@ -7,6 +7,9 @@
 //! Most writes need no reservation. Among the exceptions are imports of rows, uploads of values and long SQL
 //! statements. Request bodies in flight, unsealed points, buffered rows and caches have separate budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
+//!
+//! A [part](MemoryAccount::part) of an account has a limit of its own, for example for the requests of one tenant. What is
+//! reserved from it is also reserved from the whole account.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +23,12 @@ pub struct MemoryAccount(Arc<Balance>);
 
 #[derive(Debug)]
 struct Balance {
-    limit_bytes: u64,
+    limit_bytes: AtomicU64,
     used_bytes: AtomicU64,
     set_aside_bytes: AtomicU64,
     refusals: Mutex<BTreeMap<&'static str, u64>>,
+    /// Account of which this one is a part, and the owner of the part; `None` for the account of the process.
+    part: Option<(MemoryAccount, Arc<str>)>,
 }
 
 /// Reserved memory; released on drop.
@@ -35,11 +40,7 @@ pub struct Reservation {
 }
 
 /// Error of a reservation that exceeds the limit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not enough memory for {holder}: {bytes} bytes more are needed, and {used_bytes} of the {limit_bytes} bytes that \
-     requests may hold together are in use; the limit follows the setting memory.max"
-)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryFull {
     /// Purpose of the memory.
     pub holder: &'static str,
@@ -51,7 +52,32 @@ pub struct MemoryFull {
     pub used_bytes: u64,
     /// Limit for all holders together, after subtracting the bytes set aside.
     pub limit_bytes: u64,
+    /// Owner of the part of the account that is full; `None` if the account of the process is full.
+    pub owner: Option<Arc<str>>,
 }
+
+impl fmt::Display for MemoryFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            holder,
+            bytes,
+            used_bytes,
+            limit_bytes,
+            ..
+        } = self;
+        write!(
+            f,
+            "not enough memory for {holder}: {bytes} bytes more are needed, and {used_bytes} of the {limit_bytes} bytes \
+             that requests "
+        )?;
+        match &self.owner {
+            None => f.write_str("may hold together are in use; the limit follows the setting memory.max"),
+            Some(owner) => write!(f, "of {owner} may hold together are in use"),
+        }
+    }
+}
+
+impl std::error::Error for MemoryFull {}
 
 impl MemoryFull {
     /// Returns true if the same request can succeed once other requests have ended.
@@ -63,12 +89,42 @@ impl MemoryFull {
 impl MemoryAccount {
     /// Creates an empty account.
     pub fn new(limit_bytes: u64) -> Self {
+        Self::create(limit_bytes, None)
+    }
+
+    fn create(limit_bytes: u64, part: Option<(Self, Arc<str>)>) -> Self {
         Self(Arc::new(Balance {
-            limit_bytes,
+            limit_bytes: AtomicU64::new(limit_bytes),
             used_bytes: AtomicU64::new(0),
             set_aside_bytes: AtomicU64::new(0),
             refusals: Mutex::default(),
+            part,
         }))
+    }
+
+    /// Creates a part of this account with a limit of its own. `owner` is shown in errors, for example "the tenant acme".
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tideline_runtime::MemoryAccount;
+    ///
+    /// let account = MemoryAccount::new(1_000);
+    /// let part = account.part("the tenant acme", 300);
+    /// let held = part.reserve("results of queries", 200)?;
+    /// assert_eq!((part.used_bytes(), account.used_bytes()), (200, 200));
+    /// let full = part.reserve("results of queries", 200).expect_err("the part is full");
+    /// assert_eq!(full.owner.as_deref(), Some("the tenant acme"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn part(&self, owner: &str, limit_bytes: u64) -> Self {
+        Self::create(limit_bytes, Some((self.clone(), owner.into())))
+    }
+
+    /// Changes the limit. What is reserved stays reserved.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.0.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
     /// Creates an account without a limit, for tests and tools.
@@ -83,13 +139,13 @@ impl MemoryAccount {
 
     /// Returns the limit including the bytes set aside.
     pub fn whole_bytes(&self) -> u64 {
-        self.0.limit_bytes
+        self.0.limit_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the limit for all holders together, after subtracting the bytes set aside.
     pub fn limit_bytes(&self) -> u64 {
         let set_aside = self.0.set_aside_bytes.load(Ordering::Relaxed);
-        self.0.limit_bytes.saturating_sub(set_aside)
+        self.whole_bytes().saturating_sub(set_aside)
     }
 
     /// Returns the bytes reserved by all holders together.
@@ -145,23 +201,61 @@ impl MemoryAccount {
 
     fn take(&self, holder: &'static str, held: u64, bytes: u64) -> Result<(), MemoryFull> {
         let limit = self.limit_bytes();
-        let taken = self
-            .0
-            .used_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= limit)
-            });
-        taken.map(|_| ()).map_err(|used_bytes| {
-            let mut refusals = self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            *refusals.entry(holder).or_default() += 1;
-            MemoryFull {
+        let refused = match self.add(bytes, limit) {
+            Err(used_bytes) => MemoryFull {
                 holder,
                 held_bytes: held.saturating_add(bytes),
                 bytes,
                 used_bytes,
                 limit_bytes: limit,
-            }
-        })
+                owner: self.0.part.as_ref().map(|(_, owner)| Arc::clone(owner)),
+            },
+            Ok(()) => match &self.0.part {
+                None => return Ok(()),
+                Some((whole, _)) => match whole.take(holder, held, bytes) {
+                    Ok(()) => return Ok(()),
+                    Err(refused) => {
+                        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                        return Err(refused);
+                    }
+                },
+            },
+        };
+        let mut refusals = self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusals.entry(holder).or_default() += 1;
+        Err(refused)
+    }
+
+    /// Takes bytes if at least half of this account, and of the one of which it is a part, then remains free. Returns true
+    /// if they were taken.
+    fn take_spare(&self, bytes: u64) -> bool {
+        if self.add(bytes, self.limit_bytes() / 2).is_err() {
+            return false;
+        }
+        let is_taken = self
+            .0
+            .part
+            .as_ref()
+            .is_none_or(|(whole, _)| whole.take_spare(bytes));
+        if !is_taken {
+            self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// Adds to the bytes of this account alone, or returns them if the sum is above the limit.
+    fn add(&self, bytes: u64, limit: u64) -> Result<(), u64> {
+        let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        let used = &self.0.used_bytes;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
+            .map(|_| ())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some((whole, _)) = &self.0.part {
+            whole.give_back(bytes);
+        }
     }
 }
 
@@ -186,12 +280,7 @@ impl Reservation {
     ///
     /// Intended for buffers that also work with less memory: they leave half of the limit to other reservations.
     pub fn grow_spare(&mut self, bytes: u64) -> bool {
-        let half = self.account.limit_bytes() / 2;
-        let used_bytes = &self.account.0.used_bytes;
-        let taken = used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= half)
-        });
-        let is_taken = taken.is_ok();
+        let is_taken = self.account.take_spare(bytes);
         if is_taken {
             self.bytes += bytes;
         }
@@ -201,7 +290,7 @@ impl Reservation {
     /// Releases `bytes`, or the whole reservation if it is smaller.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
-        self.account.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.account.give_back(bytes);
         self.bytes -= bytes;
     }
 
@@ -261,6 +350,7 @@ mod tests {
                 bytes: 31,
                 used_bytes: 50,
                 limit_bytes: 80,
+                owner: None,
             }
         );
         assert!(refused.is_retryable());
@@ -285,6 +375,31 @@ mod tests {
         drop(other);
         assert!(buffer.grow_spare(20));
         assert!(account.refusals().is_empty());
+    }
+
+    #[test]
+    fn a_part_is_reserved_from_the_whole_too() {
+        let account = MemoryAccount::new(100);
+        let part = account.part("the tenant acme", 60);
+        let mut held = part.reserve("a request", 50).expect("there is room");
+        let refused = held.grow(20).expect_err("the part is full");
+        assert_eq!((refused.limit_bytes, refused.used_bytes), (60, 50));
+        assert!(!refused.is_retryable() && refused.to_string().contains("of the tenant acme may"));
+        assert!(part.reserve("a request", 20).expect_err("full").is_retryable());
+        let others = account.reserve("others", 45).expect("there is room");
+        let refused = held.grow(10).expect_err("the whole account is full");
+        assert_eq!((refused.limit_bytes, refused.owner), (100, None));
+        assert_eq!((part.used_bytes(), account.used_bytes()), (50, 95));
+        assert_eq!(part.refusals(), [("a request", 2)].into());
+        assert_eq!(account.refusals(), [("a request", 1)].into());
+        drop(others);
+        part.set_limit(70);
+        held.grow(20).expect("there is room");
+        part.set_limit(10);
+        held.shrink(65);
+        assert!(!held.grow_spare(1), "half of 10 is reserved");
+        drop(held);
+        assert_eq!((part.used_bytes(), account.used_bytes()), (0, 0));
     }
 
     #[test]

@@ -49,6 +49,24 @@ pub(crate) struct SetArguments {
     /// Budget of requests that read at the same time [default: no limit]
     #[arg(long, value_name = "NUMBER")]
     queries: Option<u64>,
+    /// Budget of timelines in all tables [default: no limit]
+    #[arg(long, value_name = "NUMBER")]
+    timelines: Option<u64>,
+    /// Budget of bytes in the hot tier [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    hot_bytes: Option<u64>,
+    /// Budget of bytes in the cold tier [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    cold_bytes: Option<u64>,
+    /// Budget of bytes in the archive [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    archive_bytes: Option<u64>,
+    /// Budget of bytes of stored data read per second [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    bytes_read_per_second: Option<u64>,
+    /// Budget of bytes of memory of all requests at the same time [default: no limit]
+    #[arg(long, value_name = "BYTES")]
+    memory_bytes: Option<u64>,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
@@ -86,6 +104,12 @@ fn set(arguments: &SetArguments) -> Result<()> {
         ("points_per_second", arguments.points_per_second),
         ("new_timelines_per_minute", arguments.new_timelines_per_minute),
         ("queries", arguments.queries),
+        ("timelines", arguments.timelines),
+        ("hot_bytes", arguments.hot_bytes),
+        ("cold_bytes", arguments.cold_bytes),
+        ("archive_bytes", arguments.archive_bytes),
+        ("bytes_read_per_second", arguments.bytes_read_per_second),
+        ("memory_bytes", arguments.memory_bytes),
     ] {
         if let Some(limit) = limit {
             budgets.insert(name.to_owned(), json!(limit));
@@ -114,25 +138,29 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
         "tenant",
         "tables",
         "default table",
-        "points per second",
-        "new timelines per minute",
-        "queries",
+        "budgets",
         "points written",
+        "timelines",
         "refused",
     ])
     .wrapping();
     for tenant in client.parse(&text)?["tenants"].as_array().into_iter().flatten() {
-        let (budgets, used) = (&tenant["budgets"], &tenant["used"]);
-        let refused = ["refused_points", "refused_timelines", "refused_queries"]
-            .map(|name| used[name].as_u64().unwrap_or(0));
+        let used = &tenant["used"];
+        let refused = [
+            "refused_points",
+            "refused_timelines",
+            "refused_queries",
+            "refused_memory",
+        ]
+        .map(|name| used[name].as_u64().unwrap_or(0));
+        let budgets = budgets(tenant).map(|(name, limit)| format!("{name} {limit}"));
         grid.row(vec![
             output::member(tenant, "name"),
             tables(tenant),
             output::member(tenant, "default_table"),
-            output::member(budgets, "points_per_second"),
-            output::member(budgets, "new_timelines_per_minute"),
-            output::member(budgets, "queries"),
+            budgets.collect::<Vec<_>>().join(", "),
             output::member(used, "points"),
+            output::member(used, "timelines"),
             refused.iter().sum::<u64>().to_string(),
         ]);
     }
@@ -153,6 +181,12 @@ fn tables(tenant: &Value) -> String {
     tables.map(output::cell).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the budgets of a tenant with their limits, named in words.
+fn budgets(tenant: &Value) -> impl Iterator<Item = (String, u64)> + '_ {
+    let budgets = tenant["budgets"].as_object().into_iter().flatten();
+    budgets.filter_map(|(name, limit)| Some((name.replace('_', " "), limit.as_u64()?)))
+}
+
 /// Describes a tenant, one property per line.
 fn described(tenant: &Value) -> String {
     let mut grid = Grid::new(["", ""]).wrapping();
@@ -161,21 +195,29 @@ fn described(tenant: &Value) -> String {
             grid.row(vec![name.to_owned(), value]);
         }
     };
-    let (budgets, used) = (&tenant["budgets"], &tenant["used"]);
+    let used = &tenant["used"];
     line("tenant", output::member(tenant, "name"));
     line("tables", tables(tenant));
     line("default table", output::member(tenant, "default_table"));
-    line("points per second", output::member(budgets, "points_per_second"));
-    line(
-        "new timelines per minute",
-        output::member(budgets, "new_timelines_per_minute"),
-    );
-    line("queries", output::member(budgets, "queries"));
-    line("points written", output::member(used, "points"));
-    line("running queries", output::member(used, "queries"));
-    line("refused writes", output::member(used, "refused_points"));
-    line("refused new timelines", output::member(used, "refused_timelines"));
-    line("refused queries", output::member(used, "refused_queries"));
+    for (name, limit) in budgets(tenant) {
+        line(&format!("budget of {name}"), limit.to_string());
+    }
+    for (name, member) in [
+        ("points written", "points"),
+        ("bytes read", "bytes_read"),
+        ("running queries", "queries"),
+        ("bytes of memory", "memory_bytes"),
+        ("timelines", "timelines"),
+        ("bytes in the hot tier", "hot_bytes"),
+        ("bytes in the cold tier", "cold_bytes"),
+        ("bytes in the archive", "archive_bytes"),
+        ("refused writes", "refused_points"),
+        ("refused new timelines", "refused_timelines"),
+        ("refused queries", "refused_queries"),
+        ("refused memory", "refused_memory"),
+    ] {
+        line(name, output::member(used, member));
+    }
     line("created", output::member(tenant, "created"));
     line("created by", output::member(tenant, "created_by"));
     grid.render()

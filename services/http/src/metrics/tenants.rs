@@ -1,10 +1,11 @@
-//! Metrics of tenants: points of their writes, running queries, refusals.
+//! Metrics of tenants: points of their writes, bytes of their reads, running queries, stored data, refusals.
 //!
 //! The number of tenants is limited, so the number of values is too.
 
 use std::fmt;
 
 use tideline_access::TenantFigures;
+use tideline_engine::model::Tier;
 
 use super::figures::Figures;
 use crate::app::App;
@@ -28,6 +29,45 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Points, rows and messages of the writes for the tenant, also those that were rejected",
         (LABEL, &values(|figures| figures.points)),
     )?;
+    figures.counters(
+        "tenant_read_bytes",
+        "Bytes of stored points, rows and values that were read for the tenant",
+        (LABEL, &values(|figures| figures.bytes_read)),
+    )?;
+    figures.gauges(
+        "tenant_memory_bytes",
+        "Bytes of memory of running requests of the tenant, if it has a budget of memory",
+        (LABEL, &values(|figures| figures.memory_bytes)),
+    )?;
+    figures.gauges(
+        "tenant_timelines",
+        "Timelines of the tenant",
+        (LABEL, &values(|figures| figures.stored.timelines)),
+    )?;
+    figures.gauges(
+        "tenant_hot_bytes",
+        "Bytes of the tenant in the hot tier",
+        (
+            LABEL,
+            &values(|figures| figures.stored.tier_bytes[Tier::Hot as usize]),
+        ),
+    )?;
+    figures.gauges(
+        "tenant_cold_bytes",
+        "Bytes of the tenant in the cold tier",
+        (
+            LABEL,
+            &values(|figures| figures.stored.tier_bytes[Tier::Cold as usize]),
+        ),
+    )?;
+    figures.gauges(
+        "tenant_archive_bytes",
+        "Bytes of the tenant in the archive",
+        (
+            LABEL,
+            &values(|figures| figures.stored.tier_bytes[Tier::Archive as usize]),
+        ),
+    )?;
     figures.gauges(
         "tenant_queries_running",
         "Running requests that read for the tenant, without watches",
@@ -35,17 +75,22 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     )?;
     figures.counters(
         "tenant_refused_writes",
-        "Writes refused because the tenant writes more points per second than its budget",
-        (LABEL, &values(|figures| figures.refused_points)),
+        "Writes refused because the tenant writes more points per second, or stores more bytes, than its budget",
+        (LABEL, &values(|figures| figures.refused_writes)),
     )?;
     figures.counters(
         "tenant_refused_timelines",
-        "Points refused because the tenant has more new timelines per minute than its budget",
+        "Points refused because the tenant has more timelines, or new ones per minute, than its budget",
         (LABEL, &values(|figures| figures.refused_timelines)),
     )?;
     figures.counters(
         "tenant_refused_queries",
-        "Requests refused because as many queries of the tenant run as its budget allows",
+        "Requests refused because the tenant runs as many queries, or reads as many bytes, as its budget allows",
         (LABEL, &values(|figures| figures.refused_queries)),
+    )?;
+    figures.counters(
+        "tenant_refused_memory",
+        "Reservations of memory refused because requests of the tenant hold as much as its budget allows",
+        (LABEL, &values(|figures| figures.refused_memory)),
     )
 }

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::Arc;
 
 use axum::Json as JsonResponse;
 use axum::body::Body;
@@ -11,6 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tideline_engine::Engine;
 use tideline_engine::large::{UPLOAD_MEMORY_BYTES, ValueBytes};
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_openapi::blob::BlobWritten;
@@ -385,11 +387,15 @@ async fn read(
     let mut response = match method == Method::HEAD {
         true => ([(header::CONTENT_TYPE, content_type)], Body::empty()).into_response(),
         false => {
+            let engine = Arc::clone(&app.engine);
             let work = WriteContext {
                 permit: Some(permit),
                 cancel: Cancel::new(),
             };
-            stream::respond(&app, content_type, work, move |writer| send(&value, sent, writer)).await?
+            stream::respond(&app, content_type, work, move |writer| {
+                send(&engine, &value, sent, writer)
+            })
+            .await?
         }
     };
     if range.is_some() {
@@ -400,10 +406,11 @@ async fn read(
 }
 
 /// Sends a range of a value.
-fn send(value: &ValueBytes, range: Range<u64>, writer: &mut dyn Write) -> Result<()> {
+fn send(engine: &Engine, value: &ValueBytes, range: Range<u64>, writer: &mut dyn Write) -> Result<()> {
     let mut offset = range.start;
     while offset < range.end {
         let bytes = value.at(offset)?;
+        engine.charge_tenant_read(bytes.len() as u64);
         let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(left)];
         writer.write_all(bytes).map_err(stream::client_left)?;

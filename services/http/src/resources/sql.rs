@@ -22,7 +22,7 @@ use tideline_sql::plan::ReadPlan;
 use tideline_sql::run::read::{self as reading, Extent};
 use tideline_sql::run::table::{self as tables, TableChange};
 use tideline_sql::run::write::{WritePlan, WriteResult};
-use tideline_sql::statement::{Select, TableStatement};
+use tideline_sql::statement::{Select, TableStatement, WriteStatement};
 use tideline_sql::{SqlError, Statement};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -130,11 +130,11 @@ async fn run(
     };
     let key = request_key(request.headers())?;
     let parsed = parse(&requester, request).await?;
-    let app = requester.grant(match &parsed.statement {
-        Statement::Select(_) | Statement::Explain(_) | Statement::Show(_) => Action::Read,
-        Statement::Write(_) => Action::Write,
-        Statement::Change(_) => Action::Operate,
-    })?;
+    let app = match &parsed.statement {
+        Statement::Select(_) | Statement::Explain(_) | Statement::Show(_) => requester.grant(Action::Read)?,
+        Statement::Write(write) => requester.grant_write(matches!(write, WriteStatement::Delete(_)))?,
+        Statement::Change(_) => requester.grant(Action::Operate)?,
+    };
     let integers = query.integers.unwrap_or_default();
     match parsed.statement {
         Statement::Select(select) => {
@@ -211,16 +211,16 @@ async fn parse(app: &Requester, request: Request) -> Result<Parsed> {
     let received = body::receive(request, app, body::write_limits(&app.settings)).await?;
     // Parsing takes memory and time, so it is limited like queries.
     let permit = app.queries.take(current_client()).await?;
-    let memory_of_process = app.service_engine().memory().clone();
+    let memory = app.memory();
     blocking(move || {
         let _permit = permit;
         let body = received.decode()?;
         let request: SqlRequest = plain::read(&body).map_err(unreadable)?;
-        let memory = (request.statement.len() > SMALL_STATEMENT_BYTES).then(|| {
+        let reserved = (request.statement.len() > SMALL_STATEMENT_BYTES).then(|| {
             let bytes = tideline_sql::parse::memory_bytes(request.statement.len());
-            memory_of_process.reserve("SQL statements", bytes)
+            memory.reserve("SQL statements", bytes)
         });
-        let memory = memory.transpose()?;
+        let memory = reserved.transpose()?;
         let statement = tideline_sql::parse(&request.statement, &request.params)?;
         if request.page_token.is_some() && !matches!(statement, Statement::Select(_)) {
             return Err(Failure::invalid("page_token is for SELECT; omit it"));

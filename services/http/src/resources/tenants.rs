@@ -102,6 +102,12 @@ async fn put(
             points_per_second: body.budgets.points_per_second,
             new_timelines_per_minute: body.budgets.new_timelines_per_minute,
             queries: body.budgets.queries,
+            timelines: body.budgets.timelines,
+            hot_bytes: body.budgets.hot_bytes,
+            cold_bytes: body.budgets.cold_bytes,
+            archive_bytes: body.budgets.archive_bytes,
+            bytes_read_per_second: body.budgets.bytes_read_per_second,
+            memory_bytes: body.budgets.memory_bytes,
         },
         created: app.engine.clock().now().nanos(),
         created_by: app.access.principal().to_string(),
@@ -138,6 +144,7 @@ async fn remove(app: Grant, Path(TenantPath { tenant }): Path<TenantPath>) -> Re
 
 fn view(tenant: &Tenant) -> TenantView {
     let (record, figures) = (tenant.record(), tenant.figures());
+    let [hot_bytes, cold_bytes, archive_bytes] = figures.stored.tier_bytes;
     TenantView {
         name: record.name.clone(),
         tables: record.tables.iter().map(ToString::to_string).collect(),
@@ -146,13 +153,26 @@ fn view(tenant: &Tenant) -> TenantView {
             points_per_second: record.budgets.points_per_second,
             new_timelines_per_minute: record.budgets.new_timelines_per_minute,
             queries: record.budgets.queries,
+            timelines: record.budgets.timelines,
+            hot_bytes: record.budgets.hot_bytes,
+            cold_bytes: record.budgets.cold_bytes,
+            archive_bytes: record.budgets.archive_bytes,
+            bytes_read_per_second: record.budgets.bytes_read_per_second,
+            memory_bytes: record.budgets.memory_bytes,
         },
         used: TenantUse {
             points: figures.points,
+            bytes_read: figures.bytes_read,
             queries: figures.queries,
-            refused_points: figures.refused_points,
+            memory_bytes: figures.memory_bytes,
+            timelines: figures.stored.timelines,
+            hot_bytes,
+            cold_bytes,
+            archive_bytes,
+            refused_points: figures.refused_writes,
             refused_timelines: figures.refused_timelines,
             refused_queries: figures.refused_queries,
+            refused_memory: figures.refused_memory,
         },
         created: instant(record.created),
         created_by: record.created_by.clone(),

@@ -350,6 +350,191 @@ fn a_query_counts_until_its_response_is_sent() {
 }
 
 #[test]
+fn timelines_over_the_budget_are_rejected_for_good() {
+    let server = start();
+    tenant(&server, "acme", &json!({"timelines": 3}));
+    let acme = token(&server, &["reader", "writer", "operator"], &["acme"]);
+    ask(&server, &acme, "POST", "/v1/tables", r#"{"name": "acme-more"}"#).expect(201);
+    let write = |table: &str, host: &str| {
+        let path = format!("/v1/tables/{table}/points?precision=s");
+        let headers = [("authorization", &*bearer(&acme)), ("content-type", "text/plain")];
+        let line = format!("cpu,host={host} usage=1 1763640000");
+        server.send("POST", &path, &headers, line.as_bytes())
+    };
+    for (table, host) in [("acme-metrics", "a"), ("acme-more", "a"), ("acme-more", "b")] {
+        assert_eq!(write(table, host).status, 200);
+    }
+    let full = write("acme-metrics", "b").expect(422);
+    let reject = &full["rejects"][0];
+    assert_eq!(full["retryable"], json!(false), "{full}");
+    let reason = reject["reason"].as_str().expect("a reason");
+    assert!(reason.contains("tenant acme") && reason.contains('3'), "{reason}");
+    assert_eq!(write("acme-more", "b").status, 200, "a known timeline");
+    let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
+    assert_eq!(used["refused_timelines"], 1);
+    // A measurement counts what is there.
+    let body = json!({"tables": ["acme-*"], "budgets": {"timelines": 4}});
+    let changed = put(&server, "acme", &body).expect(200);
+    assert_eq!(changed["used"]["timelines"], 3, "{changed}");
+    assert_eq!(write("acme-metrics", "b").status, 200);
+    assert_eq!(write("acme-metrics", "c").status, 422);
+}
+
+#[test]
+fn writes_over_a_budget_of_stored_bytes_are_refused_and_deletes_are_not() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    let acme = token(&server, &["reader", "writer"], &["acme"]);
+    let body = "cpu,host=a usage=1 1763640000";
+    let write = || ask(&server, &acme, "POST", "/write?precision=s", body);
+    assert_eq!(write().status, 204);
+    let limited = json!({"tables": ["acme-*"], "default_table": "acme-metrics", "budgets": {"hot_bytes": 1, "cold_bytes": 1}});
+    let changed = put(&server, "acme", &limited).expect(200);
+    let stored = changed["used"]["hot_bytes"].as_u64().expect("a number");
+    assert!(stored > 1, "{changed}");
+    let refused = write();
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (429, "60"),
+        "{}",
+        refused.text()
+    );
+    assert!(
+        refused
+            .text()
+            .contains(&format!("has {stored} bytes in the hot tier")),
+        "{}",
+        refused.text()
+    );
+    let delete = r#"{"timelines": {"where": {"tag": "host", "equals": "a"}}, "range": {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}}"#;
+    let path = "/v1/tables/acme-metrics/points/delete";
+    let deleted = ask(&server, &acme, "POST", path, delete);
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert_eq!(ask(&server, &acme, "GET", path_of_reads(), "").status, 200);
+    let metrics = ask(&server, ROOT, "GET", "/metrics", "").text();
+    assert!(
+        metrics.contains(&format!("tideline_tenant_hot_bytes{{tenant=\"acme\"}} {stored}")),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn reads_over_the_budget_of_bytes_are_refused_for_a_while() {
+    let server = start();
+    tenant(&server, "acme", &json!({"bytes_read_per_second": 10}));
+    let acme = token(&server, &["reader", "writer"], &["acme"]);
+    let lines: String = (0..1_000)
+        .map(|n| format!("cpu,host=a usage={} {}\n", n * n, 1_763_640_000 + n))
+        .collect();
+    let written = ask(&server, &acme, "POST", "/write?precision=s", &lines);
+    assert_eq!(written.status, 204);
+    let query = json!({"fields": ["usage"], "range": {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}});
+    let path = "/v1/tables/acme-metrics/query";
+    let read = || ask(&server, &acme, "POST", path, &query.to_string());
+    assert_eq!(read().status, 200, "{}", read().text());
+    let used = || ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"].clone();
+    let bytes = used()["bytes_read"].as_u64().expect("a number");
+    assert!(bytes > 100, "{}", used());
+    for (method, path, body) in [
+        ("GET", UP, ""),
+        ("POST", "/v1/sql", r#"{"statement": "SHOW TABLES"}"#),
+        ("GET", "/v1/tables/acme-metrics/watch", ""),
+    ] {
+        let refused = ask(&server, &acme, method, path, body);
+        assert_eq!(refused.status, 429, "{path}: {}", refused.text());
+        assert!(
+            refused.text().contains("10 bytes of stored data per second"),
+            "{path}"
+        );
+    }
+    assert_eq!(used()["refused_queries"], 3);
+    server.clock.advance((bytes / 10 * 1_000_000_000) as i64);
+    assert_eq!(read().status, 200);
+    assert_eq!(used()["bytes_read"], 2 * bytes);
+    // Rows and their values are charged too, with every protocol.
+    let rows =
+        json!({"name": "acme-rows", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}]}});
+    ask(&server, ROOT, "POST", "/v1/tables", &rows.to_string()).expect(201);
+    let row = json!({"rows": [{"op": "put", "key": {"id": 1}, "columns": {"text": "x".repeat(2_000)}}]});
+    ask(
+        &server,
+        ROOT,
+        "POST",
+        "/v1/tables/acme-rows/rows",
+        &row.to_string(),
+    )
+    .expect(200);
+    for (method, path, body) in [
+        (
+            "POST",
+            "/v1/tables/acme-rows/rows/get",
+            r#"{"keys": [{"id": 1}]}"#,
+        ),
+        (
+            "POST",
+            "/v1/tables/acme-rows/rows/scan",
+            r#"{"allow_scan": true}"#,
+        ),
+        (
+            "POST",
+            "/v1/sql",
+            r#"{"statement": "SELECT * FROM \"acme-rows\" WHERE id = 1"}"#,
+        ),
+    ] {
+        server.clock.advance(1_000_000_000_000);
+        let before = used()["bytes_read"].as_u64();
+        let read = ask(&server, &acme, method, path, body);
+        assert_eq!(read.status, 200, "{path}: {}", read.text());
+        let charged = used()["bytes_read"].as_u64().zip(before);
+        assert!(
+            charged.is_some_and(|(after, before)| after >= before + 2_000),
+            "{path}: {charged:?}"
+        );
+    }
+}
+
+#[test]
+fn requests_over_the_budget_of_memory_end_with_an_error() {
+    let server = start();
+    tenant(&server, "acme", &json!({"memory_bytes": 1_048_576}));
+    tenant(&server, "globex", &json!({}));
+    let [acme, globex] = ["acme", "globex"].map(|name| token(&server, &["reader", "writer"], &[name]));
+    let query = json!({
+        "fields": ["usage"],
+        "range": {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
+        "aggregate": {"functions": [{"percentile": 99}], "window": "1d"}
+    });
+    let read = |token: &str, name: &str| {
+        let path = format!("/v1/tables/{name}-metrics/query");
+        ask(&server, token, "POST", &path, &query.to_string())
+    };
+    for (token, name) in [(&acme, "acme"), (&globex, "globex")] {
+        let lines: String = (0..200_000)
+            .map(|n| format!("cpu,host=a usage={} {}\n", n * n, 1_763_600_000 + n))
+            .collect();
+        let written = ask(&server, token, "POST", "/write?precision=s", &lines);
+        assert_eq!(written.status, 204, "{name}");
+    }
+    assert_eq!(read(&globex, "globex").status, 200);
+    let refused = read(&acme, "acme");
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(
+        refused
+            .text()
+            .contains("1048576 bytes that requests of the tenant acme may hold"),
+        "{}",
+        refused.text()
+    );
+    let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
+    assert_eq!(
+        (&used["memory_bytes"], used["refused_memory"].as_u64() >= Some(1)),
+        (&json!(0), true),
+        "{used}"
+    );
+    assert_eq!(found(&ask(&server, &acme, "GET", UP, "")), 0, "small reads go on");
+}
+
+#[test]
 fn changes_of_tenants_are_checked_stored_and_end_watches() {
     let disk = MemoryDisk::new(Character::Embedded);
     let mut server = Server::on(disk.clone(), settings());

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::groups::Groups;
 use crate::plan::{AggregateSource, Columns, Scope};
 use crate::point_query::PointQuery;
-use crate::querier::Context;
+use crate::querier::{Context, Metered};
 use crate::window::Windows;
 
 /// Minimum number of timelines per share: waking a worker costs as much as reading a few timelines.
@@ -156,7 +156,7 @@ impl<'a> AggregateScan<'a> {
         let mut states: Vec<Option<GroupState>> = Vec::new();
         states.resize_with(groups, || None);
         let mut cutter = Cutter::new(self.windows.clone());
-        let mut metered = 0;
+        let mut metered = Metered::default();
         for member in members {
             watch.check()?;
             let indices = &self.by_field[member.measurement as usize];

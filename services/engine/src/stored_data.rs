@@ -1,0 +1,53 @@
+//! Stored data of each table: timelines, and bytes in each tier. Tenants have budgets of both.
+
+use tideline_access::StoredData;
+use tideline_model::{TableModel, TableName, Tier};
+
+use crate::engine::Engine;
+use crate::tables::{Table, TableStats};
+
+/// Stored data of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableData {
+    /// Table to which the data belongs. That of the users of a feed table is the feed table.
+    pub table: TableName,
+    /// The data.
+    pub data: StoredData,
+}
+
+impl Engine {
+    /// Returns the stored data of all tables, without a check of the access. The cost grows with the number of segments.
+    ///
+    /// Points count as they are encoded, unsealed ones as they are in memory. Rows that are not archived count as hot, with
+    /// their size in the last survey and with what is in the row buffer.
+    pub fn stored_data(&self) -> Vec<TableData> {
+        let rows = self.rows.stats();
+        let large_values = self.large_values();
+        let of_table = |(table, stats): (Table, TableStats)| {
+            let spec = table.spec();
+            let mut tier_bytes = [0; 3];
+            tier_bytes[Tier::Hot as usize] = stats.hot.bytes + stats.head.bytes;
+            tier_bytes[Tier::Cold as usize] = stats.cold.bytes;
+            tier_bytes[Tier::Archive as usize] = stats.archive.bytes;
+            if spec.model != TableModel::Series {
+                let id = table.points().id();
+                let surveyed = self.row_survey(id).map_or(0, |survey| survey.stored_bytes());
+                let buffered = rows.tables.get(&id).map_or(0, |stats| stats.buffered_bytes);
+                let large = large_values.iter().filter(|(table, _)| *table == id);
+                let large: u64 = large.map(|(_, values)| values.bytes).sum();
+                tier_bytes[Tier::Hot as usize] += surveyed + buffered + large;
+                let archived = self.archived_parts(id);
+                let archived: u64 = archived.iter().map(|part| part.bytes).sum();
+                tier_bytes[Tier::Archive as usize] += archived;
+            }
+            TableData {
+                table: spec.users_of.clone().unwrap_or_else(|| table.name().clone()),
+                data: StoredData {
+                    timelines: stats.timelines,
+                    tier_bytes,
+                },
+            }
+        };
+        self.all_table_stats().into_iter().map(of_table).collect()
+    }
+}
