@@ -11,6 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`condition`] | [`Condition`] on timelines, [`ValueCondition`](condition::ValueCondition) on points, [`RowFilter`](condition::RowFilter) on rows |
+//! | [`audit`] | audit records |
 //! | [`archive`] | archives: state, restore, unused files |
 //! | [`attach`] | tables from the archive of another database |
 //! | [`attribute`] | [`AttributeValue`]: values that users add to timelines |
@@ -71,6 +72,7 @@
 pub mod archive;
 pub mod attach;
 pub mod attribute;
+pub mod audit;
 pub mod blob;
 pub mod bulk;
 pub mod cardinality;

@@ -105,6 +105,14 @@ impl Principal {
         &self.name
     }
 
+    /// Returns the name, for a stored token with its id.
+    pub fn label(&self) -> String {
+        match &self.id {
+            Some(id) => format!("token {id} ({})", self.name),
+            None => self.name.to_string(),
+        }
+    }
+
     /// Returns the id of the token; `None` for a principal without a stored token.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
@@ -190,10 +198,7 @@ impl Principal {
 impl fmt::Display for Principal {
     /// Writes the name, for a stored token its id, and the tenant of the request.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.id {
-            Some(id) => write!(f, "token {id} ({})", self.name)?,
-            None => f.write_str(&self.name)?,
-        }
+        f.write_str(&self.label())?;
         match &self.tenant {
             Some(tenant) => write!(f, " for the tenant {}", tenant.record().name),
             None => Ok(()),
@@ -232,6 +237,11 @@ impl Access {
     /// The error of [`Access::new`].
     pub fn with_action(&self, action: Action) -> Result<Self, Denied> {
         Self::new(&self.principal, action)
+    }
+
+    /// Returns the action.
+    pub fn action(&self) -> Action {
+        self.action
     }
 
     /// Returns the principal.

@@ -5,6 +5,7 @@
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 
 use crate::commands::attributes::AttributesCommand;
+use crate::commands::audit::AuditCommand;
 use crate::commands::changes::ChangesCommand;
 use crate::commands::delete::DeleteArguments;
 use crate::commands::explain::ExplainArguments;
@@ -28,8 +29,8 @@ use crate::commands::token::TokenCommand;
 use crate::commands::top::TopArguments;
 use crate::commands::watch::WatchArguments;
 use crate::commands::{
-    attributes, changes, delete, explain, export, facets, feed, find, jobs, latest, names, promql, queries,
-    query, ready, rows, searches, sql, tables, tenant, token, top, watch,
+    attributes, audit, changes, delete, explain, export, facets, feed, find, jobs, latest, names, promql,
+    queries, query, ready, rows, searches, sql, tables, tenant, token, top, watch,
 };
 use crate::error::Result;
 use crate::write::{self, WriteArguments};
@@ -87,6 +88,9 @@ enum Command {
     /// List, watch and control background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// List audit records, and set for how long they are kept.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Create, change, list and remove tenants.
     #[command(subcommand)]
     Tenant(TenantCommand),
@@ -132,6 +136,7 @@ impl ClientCommand {
             Command::Feed(command) => feed::run(command),
             Command::Changes(command) => changes::run(command),
             Command::Jobs(command) => jobs::run(command),
+            Command::Audit(command) => audit::run(command),
             Command::Tenant(command) => tenant::run(command),
             Command::Token(command) => token::run(command),
             Command::Delete(arguments) => delete::run(arguments),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 pub mod archive;
 pub(crate) mod attributes;
+pub(crate) mod audit;
 pub(crate) mod changes;
 pub mod complete;
 pub(crate) mod delete;

@@ -32,7 +32,8 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::find::Stop;
 use crate::rows::RowPath;
-use crate::wide_table::{WideTable, check_not_system};
+use crate::system_table::check_not_system;
+use crate::wide_table::WideTable;
 use crate::write::introduced;
 
 /// Feed of a request.

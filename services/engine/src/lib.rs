@@ -20,6 +20,9 @@
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
+//! | [`audit_table`] | records of changes and refusals |
+//! | [`state_table`] | state of services |
+//! | `system_table` | creation of the tables of the server, and who reads them |
 //! | [`stored_data`] | timelines of each table, and bytes in each tier |
 //! | [`parts`] | parts of wide tables that are divided by time |
 //! | [`parts_preview`] | effects of changed ages of parts |
@@ -91,6 +94,7 @@ mod activity;
 pub mod attach;
 mod attribute_analyzers;
 pub mod attributes;
+pub mod audit_table;
 mod bounds;
 pub mod cardinality;
 pub mod catalog;
@@ -134,6 +138,7 @@ pub mod search;
 pub mod state_table;
 pub mod stored_data;
 pub mod suggest;
+mod system_table;
 pub mod tables;
 pub mod time;
 mod warm;

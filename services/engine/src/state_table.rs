@@ -1,8 +1,6 @@
 //! State of services as rows of a table of the server.
 //!
-//! A state row has a text under (owner, name, part). The rows are written through the journal like all rows, so they are
-//! as durable, and need no file of their own. The table is created with the first row. Requests cannot read it, because
-//! it holds secrets.
+//! A state row has a text under (owner, name, part). Requests cannot read the table, because it holds secrets.
 
 use std::fmt;
 use std::ops::Bound;
@@ -10,10 +8,7 @@ use std::sync::Arc;
 
 use tideline_backend::Direction;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{
-    ColumnCompression, ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource,
-    SequenceNumber, TableModel, TableName, TableSpec, WideSpec,
-};
+use tideline_model::{ColumnType, Durability, SequenceNumber};
 use tideline_series_store::StoreError;
 use tideline_wide_table::{CellValue, Column, StoredRow};
 
@@ -24,6 +19,11 @@ use crate::wide_table::WideTable;
 
 /// Name of the table.
 pub const STATE_TABLE: &str = "tideline-state";
+const KEY: [(&str, ColumnType); 3] = [
+    ("owner", ColumnType::String),
+    ("name", ColumnType::String),
+    ("part", ColumnType::String),
+];
 /// Column with the text.
 const VALUE: &str = "value";
 /// Maximum number of rows of one change.
@@ -87,7 +87,7 @@ impl Engine {
         owner: &str,
         visit: &mut dyn FnMut(&WideTable, &StoredRow) -> Result<()>,
     ) -> Result<()> {
-        let Some(table) = self.state_table()? else {
+        let Some(table) = self.system_table(STATE_TABLE)? else {
             return Ok(());
         };
         let prefix = [KeyValue::String(owner.into())];
@@ -124,10 +124,7 @@ impl Engine {
                 actual: rows.len() as u64,
             });
         }
-        let table = match self.state_table()? {
-            Some(table) => table,
-            None => self.create_state_table()?,
-        };
+        let table = self.system_table_or_new(STATE_TABLE, &KEY, &[(VALUE, ColumnType::String)], None)?;
         let mut writes = Vec::with_capacity(rows.len());
         for row in rows {
             let names = [owner, &row.name, &row.part].map(|text| KeyValue::String(text.into()));
@@ -159,61 +156,6 @@ impl Engine {
         };
         let (_, written) = self.write_rows(&table, &make, &options)?;
         Ok(written.sequence)
-    }
-
-    /// Returns the state table; `None` before its first row.
-    fn state_table(&self) -> Result<Option<Arc<WideTable>>> {
-        match self.store.table(STATE_TABLE) {
-            Ok(points) if points.spec().is_system => Ok(Some(self.compiled(self.joined(points))?)),
-            _ => Ok(None),
-        }
-    }
-
-    fn create_state_table(&self) -> Result<Arc<WideTable>> {
-        let key_column = |name: &str| KeyColumnSpec {
-            name: name.to_owned(),
-            source: KeySource::Type(ColumnType::String),
-            order: KeyOrder::Ascending,
-        };
-        let rows = WideSpec {
-            key: ["owner", "name", "part"].map(key_column).to_vec(),
-            columns: vec![ColumnSpec {
-                name: VALUE.to_owned(),
-                column_type: ColumnType::String,
-                number: 0,
-                compression: ColumnCompression::Auto,
-            }],
-            next_column: 1,
-            max_versions: 1,
-            version_guard: None,
-            allow_rising_key: false,
-            indexes: Vec::new(),
-            ttl: None,
-            parts: None,
-            search_indexes: Vec::new(),
-            large_values: None,
-            groups: Vec::new(),
-            cut_values: false,
-            codecs: false,
-            limits: Vec::new(),
-        };
-        let spec = TableSpec {
-            model: TableModel::Wide,
-            wide: Some(Box::new(rows)),
-            is_system: true,
-            ..TableSpec::default()
-        };
-        let invalid = |error| EngineError::Invalid(format!("the name {STATE_TABLE}: {error}"));
-        let name = TableName::new(STATE_TABLE).map_err(invalid)?;
-        let table = match self.create_unchecked(name, spec) {
-            Ok(table) => table,
-            // Another thread has created it.
-            Err(error) => match self.store.table(STATE_TABLE) {
-                Ok(points) if points.spec().is_system => self.joined(points),
-                _ => return Err(error),
-            },
-        };
-        self.compiled(table)
     }
 }
 

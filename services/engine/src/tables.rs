@@ -18,8 +18,7 @@ use crate::directory::TableState;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::restriction::Restriction;
-use crate::state_table::STATE_TABLE;
-use crate::wide_table::check_not_system;
+use crate::system_table::{check_not_system, is_reserved};
 
 /// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes. A handle of a
 /// principal that may use only some timelines shows only these.
@@ -207,13 +206,13 @@ impl Engine {
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         self.check_operates(name, table.spec().model)?;
+        check_not_system(&table)?;
         self.alter_known(&table, spec)
     }
 
     /// Changes the settings of a table without a check of the access. Writes also change settings, for example when they
     /// bring the first large value.
     pub(crate) fn alter_known(&self, table: &Table, mut spec: TableSpec) -> Result<Table> {
-        check_not_system(table)?;
         let model = table.spec().model;
         if model != spec.model {
             return Err(EngineError::ModelFixed {
@@ -528,9 +527,9 @@ fn check_policy(policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the name of the table with the state of the server, which the server creates itself.
+/// Refuses the names of tables that the server creates itself.
 fn check_not_reserved(name: &TableName) -> Result<()> {
-    match name.as_str() == STATE_TABLE {
+    match is_reserved(name.as_str()) {
         true => Err(EngineError::SystemTable(name.clone())),
         false => Ok(()),
     }

@@ -260,14 +260,6 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
     }
 }
 
-/// Refuses a table that holds state of the server.
-pub(crate) fn check_not_system(table: &Table) -> Result<()> {
-    match table.spec().is_system {
-        true => Err(EngineError::SystemTable(table.name().clone())),
-        false => Ok(()),
-    }
-}
-
 /// Returns the settings of the rows of a table, or an error if they are missing.
 fn settings_of(spec: &TableSpec) -> Result<&WideSpec> {
     let missing =
@@ -284,7 +276,7 @@ impl Engine {
     /// of a feed table, and the errors of [`table_of_rows`](Self::table_of_rows).
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_with_model(name, TableModel::Wide)?;
-        check_not_system(&table)?;
+        self.check_rows_reachable(&table)?;
         match &table.spec().users_of {
             None => self.compiled(table),
             Some(owner) => Err(EngineError::UsersTable {
@@ -321,7 +313,7 @@ impl Engine {
     }
 
     fn with_rows(&self, table: Table) -> Result<Arc<WideTable>> {
-        check_not_system(&table)?;
+        self.check_rows_reachable(&table)?;
         match table.spec().model {
             model if model.has_rows() => self.compiled(table),
             model => Err(EngineError::OtherModel {

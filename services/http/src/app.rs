@@ -23,6 +23,7 @@ use tideline_scheduler::Scheduler;
 use tokio::sync::Semaphore;
 
 use crate::audit::Refusals;
+use crate::audit_log::AuditLog;
 use crate::context::{RequestIds, current_client, current_query, current_tenant};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
@@ -103,6 +104,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) refusals: Refusals,
+    pub(crate) audit: AuditLog,
     pub(crate) started: Timestamp,
     /// Monotonic time at the start of the service.
     pub(crate) began: Duration,
@@ -165,6 +167,7 @@ impl App {
         scheduler: Arc<Scheduler>,
         change_streams: Arc<ChangeStreams>,
         (tokens, tenants): (TokenStore, TenantStore),
+        audit: AuditLog,
         settings: HttpSettings,
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
@@ -190,6 +193,7 @@ impl App {
             metrics: Metrics::new(),
             request_ids: RequestIds::new(started),
             refusals: Refusals::default(),
+            audit,
             started,
             began,
             bodies: BodyReader::new(

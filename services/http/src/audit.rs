@@ -1,5 +1,6 @@
-//! Audit log: one line for each successful change of tables, indexes, parts, points, rows, timelines, saved searches,
-//! archives, jobs, tenants, tokens and the clock, and for each cancelled query. Also logs a summary of refused requests.
+//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, points, rows,
+//! timelines, saved searches, archives, jobs, tenants, tokens and the clock, and for each cancelled query. Also logs a
+//! summary of refused requests. `audit_log` writes the records, and counts refusals for them.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;
@@ -19,7 +20,7 @@ pub(crate) const TARGET: &str = "tideline::audit";
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
-const CHANGES: [(&str, &str); 48] = [
+const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -66,6 +67,7 @@ const CHANGES: [(&str, &str); 48] = [
     ("POST", "/v1/jobs/{job}/resume"),
     ("POST", "/v1/jobs/{job}/cancel"),
     ("POST", "/v1/clock/confirm"),
+    ("PUT", "/v1/audit/retention"),
     ("PUT", "/v1/tenants/{tenant}"),
     ("DELETE", "/v1/tenants/{tenant}"),
     ("POST", "/v1/tokens"),

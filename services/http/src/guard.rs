@@ -4,7 +4,7 @@
 //! be used again.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use axum::extract::{MatchedPath, Request};
@@ -25,7 +25,8 @@ use crate::{auth, host, response_memory};
 /// Layer that runs a request if its host, token, role and origin are allowed, and reserves the memory of a large
 /// response. Metrics must remain available to diagnose refusals, so their memory is not reserved.
 ///
-/// The layer stores the [`Granted`] of the request in its extensions, and the [`Originator`] in those of the response.
+/// The layer stores the [`Granted`] of the request in its extensions, and its principal in the [`Originator`] that
+/// `observe` has stored there.
 #[derive(Clone)]
 pub(crate) struct GuardLayer {
     pub(crate) app: App,
@@ -41,9 +42,22 @@ const SQL: &str = "/v1/sql";
 /// latter have limits of their own.
 const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
 
-/// Principal of a request, for the log. It is stored in the extensions of the response.
-#[derive(Debug, Clone)]
-pub(crate) struct Originator(pub(crate) Arc<Principal>);
+/// Principal of a request, for the log: empty until it is known. It is stored in the extensions of the request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Originator(Arc<OnceLock<Arc<Principal>>>);
+
+impl Originator {
+    /// Returns the principal; `None` if the request was refused before it was known.
+    pub(crate) fn get(&self) -> Option<&Arc<Principal>> {
+        self.0.get()
+    }
+
+    fn set(&self, principal: Option<&Arc<Principal>>) {
+        if let Some(principal) = principal {
+            self.0.get_or_init(|| Arc::clone(principal));
+        }
+    }
+}
 
 /// Service of [`GuardLayer`].
 #[derive(Clone)]
@@ -81,16 +95,15 @@ where
         let app = self.app.clone();
         let mut principal = None;
         let admitted = admit(&app, &self.routes, &request, &mut principal);
+        if let Some(originator) = request.extensions().get::<Originator>() {
+            originator.set(principal.as_ref());
+        }
         let (granted, query) = match admitted {
             Ok((granted, query)) => (granted, query.map(Arc::new)),
             Err(failure) => {
                 return Box::pin(async move {
                     app.bodies.discard(request).await;
-                    let mut response = failure.into_response();
-                    if let Some(principal) = principal {
-                        response.extensions_mut().insert(Originator(principal));
-                    }
-                    Ok(response)
+                    Ok(failure.into_response())
                 });
             }
         };
@@ -118,10 +131,7 @@ where
                     context.scope(response).await
                 }
             };
-            let mut response = response.into_response();
-            if let Some(principal) = principal {
-                response.extensions_mut().insert(Originator(principal));
-            }
+            let response = response.into_response();
             // The query of a tenant runs until its response is sent, and until its blocking work has ended.
             let response = match query {
                 Some(query) => response.map(|body| with_guard(body, query)),

@@ -6,7 +6,6 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -14,12 +13,15 @@ use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
+use tideline_access::Principal;
+use tideline_engine::audit_table::{AuditKind, AuditRecord};
 use tideline_engine::backend::Acknowledged;
 use tideline_openapi::ErrorCode;
 use tower::{Layer, Service};
 
 use crate::app::App;
 use crate::audit::{self, Changed};
+use crate::audit_log::{Refusal, code_name};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
 use crate::guard::Originator;
@@ -72,15 +74,24 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, mut request: Request) -> Self::Future {
         let app = self.app.clone();
         let observed = Observed::new(&app, &request);
+        request.extensions_mut().insert(observed.originator.clone());
+        let mut change = observed.change(&app);
         let response = self.inner.call(request);
         Box::pin(async move {
             let running = app.metrics.requests_running.count();
             let Ok(response) = observed.context.clone().scope(response).await;
             drop(running);
-            Ok(observed.answered(&app, response.into_response()))
+            let (response, record) = observed.answered(&app, response.into_response());
+            if let Some(change) = &mut change {
+                change.is_answered = true;
+            }
+            if let Some(record) = record {
+                app.audit.write(record).await;
+            }
+            Ok(response)
         })
     }
 }
@@ -94,6 +105,7 @@ struct Observed {
     /// Path of a change; otherwise empty.
     path: String,
     origin: Option<Origin>,
+    originator: Originator,
     /// Size of the request body in bytes, if the client has declared it.
     sent: Option<u64>,
 }
@@ -121,12 +133,27 @@ impl Observed {
             },
             route,
             origin,
+            originator: Originator::default(),
             sent: request.body().size_hint().exact(),
         }
     }
 
-    /// Logs and counts the response, and adds the request id to its headers.
-    fn answered(self, app: &App, mut response: Response) -> Response {
+    /// Returns the change that the request will make; `None` for a request that changes nothing, or of which only the
+    /// response tells.
+    fn change(&self, app: &App) -> Option<RunningChange> {
+        (!self.path.is_empty()).then(|| RunningChange {
+            app: app.clone(),
+            method: self.method,
+            path: self.path.clone(),
+            origin: self.origin,
+            originator: self.originator.clone(),
+            id: self.context.id.clone(),
+            is_answered: false,
+        })
+    }
+
+    /// Logs and counts the response, and adds the request id to its headers. Also returns the record of a change.
+    fn answered(self, app: &App, mut response: Response) -> (Response, Option<AuditRecord>) {
         let Self {
             context: RequestContext { id, .. },
             started,
@@ -134,6 +161,7 @@ impl Observed {
             route,
             path,
             origin,
+            originator,
             sent,
         } = self;
         let peer = origin.map(tracing::field::display);
@@ -161,10 +189,7 @@ impl Observed {
         let ms = seconds * 1e3;
         let bytes = response.body().size_hint().exact();
         let id = id.as_str();
-        let originator = response
-            .extensions()
-            .get::<Originator>()
-            .map(|of| Arc::clone(&of.0));
+        let principal = originator.get();
         let path = match response.extensions().get::<Changed>() {
             Some(Changed(what)) => what.clone(),
             None => path,
@@ -214,13 +239,38 @@ impl Observed {
                     );
                 }
             }
-            None if status < 400 && !path.is_empty() => {
-                let principal = originator.as_deref().map(tracing::field::display);
-                // The path identifies the table or job; it does not include the query string.
-                tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
-            }
             None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
         }
+        let failure = response.extensions().get::<FailureNote>();
+        let code = failure.map(|note| note.code);
+        let record = match (status, code) {
+            // A failed change can have had an effect.
+            (..400 | 500.., _) if !path.is_empty() => {
+                let principal = principal.map(tracing::field::display);
+                // The path identifies the table or job; it does not include the query string.
+                tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
+                let code = code.map(code_name);
+                let outcome = (Some(status), code);
+                Some(record_of(app, method, path, origin, &originator, id, outcome))
+            }
+            (400..500, Some(code)) if !path.is_empty() || matches!(status, 401 | 403 | 429) => {
+                let originator = principal.map(|principal| (principal.label(), tenant_of(principal)));
+                let (principal, tenant) = originator.unzip();
+                let refusal = Refusal {
+                    principal,
+                    tenant: tenant.flatten(),
+                    client: origin.map(|origin| origin.client().to_string()),
+                    proxy: proxy_of(origin),
+                    method,
+                    route: route.clone(),
+                    status,
+                    code,
+                };
+                app.audit.count(refusal, app.service_engine().clock().now());
+                None
+            }
+            _ => None,
+        };
         app.metrics.answered(
             RequestLabels {
                 method,
@@ -229,8 +279,79 @@ impl Observed {
             },
             seconds,
         );
-        response
+        (response, record)
     }
+}
+
+/// Change that is running. If its client disconnects before the response, the change can go on; it is recorded without an
+/// outcome.
+struct RunningChange {
+    app: App,
+    method: &'static str,
+    path: String,
+    origin: Option<Origin>,
+    originator: Originator,
+    id: RequestId,
+    is_answered: bool,
+}
+
+impl Drop for RunningChange {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let path = std::mem::take(&mut self.path);
+        let id = self.id.as_str();
+        let principal = self.originator.get().map(tracing::field::display);
+        let peer = self.origin.map(tracing::field::display);
+        tracing::info!(target: audit::TARGET, principal, peer, method = self.method, path, request_id = id, "change, whose client has disconnected");
+        let record = record_of(
+            &self.app,
+            self.method,
+            path,
+            self.origin,
+            &self.originator,
+            id,
+            (None, None),
+        );
+        self.app.audit.note(record);
+    }
+}
+
+/// Returns the record of a change, with its status and error code.
+fn record_of(
+    app: &App,
+    method: &'static str,
+    path: String,
+    origin: Option<Origin>,
+    originator: &Originator,
+    id: &str,
+    (status, code): (Option<u16>, Option<String>),
+) -> AuditRecord {
+    let principal = originator.get();
+    AuditRecord {
+        at: app.service_engine().clock().now(),
+        kind: AuditKind::Change,
+        principal: principal.map(|principal| principal.label()),
+        tenant: principal.and_then(|principal| tenant_of(principal)),
+        client: origin.map(|origin| origin.to_string()),
+        proxy: proxy_of(origin),
+        method: method.to_owned(),
+        path,
+        status,
+        code,
+        count: 1,
+        request_id: Some(id.to_owned()),
+    }
+}
+
+fn tenant_of(principal: &Principal) -> Option<String> {
+    let tenant = principal.tenant()?;
+    Some(tenant.record().name.clone())
+}
+
+fn proxy_of(origin: Option<Origin>) -> Option<String> {
+    Some(origin?.proxy()?.to_string())
 }
 
 /// Returns the label of a method. Unknown methods share one label, so that clients cannot create labels.

@@ -5,6 +5,7 @@
 pub(crate) mod advice;
 pub(crate) mod archive;
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod blobs;
 pub(crate) mod bulk;
 pub(crate) mod cardinality;

@@ -110,6 +110,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(resources::policies::router())
         .merge(resources::clock::router())
         .merge(resources::tenants::router())
+        .merge(resources::audit::router())
         .merge(resources::tokens::router())
         .merge(resources::operation::router())
         .merge(resources::influx_v1::router())

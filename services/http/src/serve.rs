@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tideline_change_stream::ChangeStreams;
 use tideline_connections::{ConnectionSettings, Listeners, Service};
 use tideline_engine::Engine;
+use tideline_engine::audit_table::{AuditKind, AuditRecord};
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Scheduler;
 use tokio::task::spawn_blocking;
@@ -20,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
 
 use crate::app::{App, WeakApp};
+use crate::audit_log::AuditLog;
 use crate::auth;
 use crate::failure::Failure;
 use crate::metrics::Counted;
@@ -34,6 +36,9 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Interval at which the counts of refused requests are recorded.
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval at which the stored data of tenants is measured.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
@@ -88,7 +93,12 @@ pub async fn serve(
     let stores = stores
         .map_err(io::Error::other)?
         .map_err(|failure: Failure| io::Error::other(failure.message))?;
-    let app = App::new(engine, scheduler, Arc::new(streams), stores, settings);
+    let (audit, writer) = AuditLog::new();
+    tokio::spawn(writer.run(Arc::clone(&engine)));
+    let app = App::new(engine, scheduler, Arc::new(streams), stores, audit, settings);
+    tokio::spawn(at_intervals(app.downgrade(), REFUSALS_INTERVAL, |app| {
+        app.audit.flush_refusals();
+    }));
     tokio::spawn(at_intervals(app.downgrade(), USES_INTERVAL, keep_uses));
     if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow_files));
@@ -108,15 +118,20 @@ pub async fn serve(
     ));
     let router = router(&app);
     let concurrent_requests = app.concurrent_requests.clone();
-    tideline_connections::serve(
+    let served = tideline_connections::serve(
         listeners.into(),
-        Routed { app, router },
+        Routed {
+            app: app.clone(),
+            router,
+        },
         concurrent_requests,
         limits,
         serving,
         shutdown,
     )
-    .await
+    .await;
+    app.audit.close().await;
+    served
 }
 
 /// Runs work on a blocking thread at each interval, until the service is dropped.
@@ -152,7 +167,24 @@ fn keep_uses(app: &App) {
 
 /// Reads the files of token hashes and of keys again after changes.
 fn follow_files(app: &App) {
-    if app.tokens.follow_files() {
+    let changed = app.tokens.follow_files();
+    for file in &changed {
+        app.audit.note(AuditRecord {
+            at: app.service_engine().clock().now(),
+            kind: AuditKind::Change,
+            principal: Some("a file of the configuration".to_owned()),
+            tenant: None,
+            client: None,
+            proxy: None,
+            method: "READ".to_owned(),
+            path: (*file).to_owned(),
+            status: None,
+            code: None,
+            count: 1,
+            request_id: None,
+        });
+    }
+    if !changed.is_empty() {
         app.end_watches();
     }
 }

@@ -250,11 +250,15 @@ impl TokenStore {
         self.tokens.get(id).is_none() && self.file.as_ref().is_some_and(|file| file.get(id).is_some())
     }
 
-    /// Reads the files of hashes and of keys again if they have changed. Returns true if one of them was replaced.
-    pub(crate) fn follow_files(&self) -> bool {
+    /// Reads the files of hashes and of keys again if they have changed. Returns the settings whose file has new content.
+    pub(crate) fn follow_files(&self) -> Vec<&'static str> {
         let hashes = self.file.as_ref().is_some_and(HashesFile::follow);
         let keys = self.jwks.as_ref().is_some_and(JwksFile::follow);
-        hashes || keys
+        let files = [("auth.hashes_file", hashes), ("auth.jwks_file", keys)].into_iter();
+        files
+            .filter(|(_, is_new)| *is_new)
+            .map(|(name, _)| name)
+            .collect()
     }
 
     /// Returns a stored token, for a change.

@@ -48,6 +48,11 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Running queries and searches, without queries of cold points",
         app.queries.running() as f64,
     )?;
+    figures.counter(
+        "audit_records_lost",
+        "Audit records that are only in the log, because they could not be written to their table",
+        app.audit.lost() as f64,
+    )?;
     let queries = app.querier.stats();
     figures.gauge(
         "cold_queries_running",

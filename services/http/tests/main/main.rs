@@ -2,6 +2,7 @@
 
 mod access;
 mod ages;
+mod audit;
 mod blobs;
 mod changes;
 mod changes_copies;

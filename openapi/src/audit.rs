@@ -1,0 +1,26 @@
+//! Audit records: who has changed what, and how often requests were refused.
+//!
+//! The records are rows of the table `tideline-audit`, which admins read like any wide table.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::DurationText;
+
+/// New retention time of audit records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"retention": "90d"}))]
+pub struct PutAuditRetention {
+    /// Time for which records are kept, at least `1d`. Older ones expire at once.
+    pub retention: DurationText,
+}
+
+/// Retention time of audit records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditRetention {
+    /// Time for which records are kept.
+    pub retention: DurationText,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}

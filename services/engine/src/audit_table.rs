@@ -1,0 +1,198 @@
+//! Audit table: rows that tell who has changed what, and how often requests were refused.
+//!
+//! The rows are ordered by time, and expire after a retention time of their own.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tideline_key_codec::tuple::KeyValue;
+use tideline_model::time::NANOS_PER_SECOND;
+use tideline_model::{ColumnType, Durability, RowTtl, TableSpec, Timestamp, TtlScope};
+use tideline_wide_table::{CellValue, Column};
+
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::rows::{Action, Image, RowWrite, RowWriteOptions};
+use crate::state_table::STATE_ROWS_MAX;
+
+/// Name of the table.
+pub const AUDIT_TABLE: &str = "tideline-audit";
+/// Retention time until an admin sets another one, in nanoseconds.
+pub const RETENTION_DEFAULT: i64 = 365 * DAY;
+/// Shortest retention time, in nanoseconds: nobody removes the traces of a change within a day.
+pub const RETENTION_MIN: i64 = DAY;
+
+const DAY: i64 = 86_400 * NANOS_PER_SECOND;
+/// Key: the time, and a number that tells records of the same time apart.
+const KEY: [(&str, ColumnType); 2] = [("time", ColumnType::Timestamp), ("number", ColumnType::I64)];
+const COLUMNS: [(&str, ColumnType); 11] = [
+    ("kind", ColumnType::String),
+    ("principal", ColumnType::String),
+    ("tenant", ColumnType::String),
+    ("client", ColumnType::String),
+    ("proxy", ColumnType::String),
+    ("method", ColumnType::String),
+    ("path", ColumnType::String),
+    ("status", ColumnType::I64),
+    ("code", ColumnType::String),
+    ("count", ColumnType::I64),
+    ("request_id", ColumnType::String),
+];
+
+/// Record of a change, or of equal refusals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    /// Time of the change, or of the first refusal.
+    pub at: Timestamp,
+    /// What the record is about.
+    pub kind: AuditKind,
+    /// Principal of the requests; `None` if it was not known.
+    pub principal: Option<String>,
+    /// Tenant for which the requests acted.
+    pub tenant: Option<String>,
+    /// Address of the client, or the user of a local process.
+    pub client: Option<String>,
+    /// Proxy that has named the client.
+    pub proxy: Option<String>,
+    /// HTTP method.
+    pub method: String,
+    /// Path of a change, or route of refusals.
+    pub path: String,
+    /// HTTP status; `None` if the client left before the response, so that the outcome is not known.
+    pub status: Option<u16>,
+    /// Error code of the response.
+    pub code: Option<String>,
+    /// Number of requests.
+    pub count: u64,
+    /// Id of the request of a change.
+    pub request_id: Option<String>,
+}
+
+/// Kind of an audit record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuditKind {
+    /// A request that has changed something, or has failed while it did.
+    Change,
+    /// Requests that were refused.
+    Refusal,
+}
+
+impl AuditKind {
+    /// Returns the name in the rows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Refusal => "refusal",
+        }
+    }
+}
+
+impl AuditRecord {
+    fn columns(&self) -> [Option<CellValue<'static>>; COLUMNS.len()] {
+        let text = |value: &Option<String>| value.clone().map(|text| CellValue::String(text.into()));
+        let integer = |value: u64| CellValue::I64(i64::try_from(value).unwrap_or(i64::MAX));
+        [
+            Some(CellValue::String(self.kind.name().into())),
+            text(&self.principal),
+            text(&self.tenant),
+            text(&self.client),
+            text(&self.proxy),
+            Some(CellValue::String(self.method.clone().into())),
+            Some(CellValue::String(self.path.clone().into())),
+            self.status.map(|status| integer(status.into())),
+            text(&self.code),
+            Some(integer(self.count)),
+            text(&self.request_id),
+        ]
+    }
+}
+
+impl Engine {
+    /// Writes audit records. They are on stable storage on return.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] records, [`EngineError::Invalid`] if a table of the
+    /// user has the name of the audit table, and the errors of [`write_rows`](Self::write_rows).
+    pub fn put_audit(&self, records: &[AuditRecord]) -> Result<()> {
+        static NUMBER: AtomicI64 = AtomicI64::new(0);
+        if records.len() > STATE_ROWS_MAX {
+            return Err(EngineError::OverLimit {
+                what: "number of audit records",
+                limit: STATE_ROWS_MAX as u64,
+                actual: records.len() as u64,
+            });
+        }
+        let ttl = RowTtl {
+            after: RETENTION_DEFAULT,
+            of: TtlScope::Row,
+        };
+        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
+        let mut keys = Vec::with_capacity(records.len());
+        for record in records {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            keys.push(table.encode_key(&[KeyValue::Timestamp(record.at), KeyValue::Signed(number)])?);
+        }
+        let make = |next_time: &mut dyn FnMut() -> i64| {
+            let write = |((key, partition), record): (&(bytes::Bytes, usize), &AuditRecord)| {
+                let time = next_time();
+                let values = COLUMNS.iter().zip(record.columns());
+                let cell = |((name, _), value): (&(&str, ColumnType), Option<CellValue<'static>>)| {
+                    Some(Column::with(table.column(name).0.into_owned(), time, value?))
+                };
+                RowWrite {
+                    key: key.clone(),
+                    partition: *partition,
+                    time,
+                    action: Action::Put(values.filter_map(cell).collect()),
+                    condition: None,
+                    image: Image::None,
+                }
+            };
+            Ok(keys.iter().zip(records).map(write).collect())
+        };
+        let options = RowWriteOptions {
+            durability: Some(Durability::Synced),
+            is_whole: true,
+            ..RowWriteOptions::default()
+        };
+        self.write_rows(&table, &make, &options)?;
+        Ok(())
+    }
+
+    /// Returns the retention time of audit records, in nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns a store error if the table cannot be read.
+    pub fn audit_retention(&self) -> Result<i64> {
+        let table = self.system_table(AUDIT_TABLE)?;
+        let ttl = table.and_then(|table| table.settings().ttl);
+        Ok(ttl.map_or(RETENTION_DEFAULT, |ttl| ttl.after))
+    }
+
+    /// Sets the retention time of audit records, in nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Invalid`] for less than [`RETENTION_MIN`], and the errors of
+    /// [`alter_table`](Self::alter_table).
+    pub fn set_audit_retention(&self, nanos: i64) -> Result<()> {
+        if nanos < RETENTION_MIN {
+            return Err(EngineError::Invalid(
+                "the retention of audit records is at least 1d".into(),
+            ));
+        }
+        let ttl = RowTtl {
+            after: nanos,
+            of: TtlScope::Row,
+        };
+        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
+        let _settings = self.lock_settings();
+        let mut spec = TableSpec::clone(&table.table().spec());
+        if let Some(wide) = spec.wide.as_deref_mut() {
+            wide.ttl = Some(ttl);
+        }
+        self.alter_known(table.table(), spec)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Tables of the server: wide tables that it creates itself and that no request changes.
+//!
+//! Their rows are written through the journal like all rows, so they are as durable and need no file of their own. A table
+//! is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token of the role
+//! `admin`.
+
+use std::sync::Arc;
+
+use tideline_access::{Access, Action};
+use tideline_model::{
+    ColumnCompression, ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, RowTtl, TableModel,
+    TableName, TableSpec, WideSpec,
+};
+
+use crate::audit_table::AUDIT_TABLE;
+use crate::engine::Engine;
+use crate::error::{EngineError, Result};
+use crate::state_table::STATE_TABLE;
+use crate::tables::Table;
+use crate::wide_table::WideTable;
+
+/// Names and types of columns.
+pub(crate) type Columns<'c> = &'c [(&'c str, ColumnType)];
+
+/// Returns true if users cannot create a table of this name.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    [STATE_TABLE, AUDIT_TABLE].contains(&name)
+}
+
+/// Refuses a table of the server.
+pub(crate) fn check_not_system(table: &Table) -> Result<()> {
+    match table.spec().is_system {
+        true => Err(EngineError::SystemTable(table.name().clone())),
+        false => Ok(()),
+    }
+}
+
+impl Engine {
+    /// Refuses a table of the server, except the audit table for a read by an admin.
+    pub(crate) fn check_rows_reachable(&self, table: &Table) -> Result<()> {
+        let is_admin = |access: &Access| {
+            access.action() == Action::Read && access.with_action(Action::Administer).is_ok()
+        };
+        match table.name().as_str() == AUDIT_TABLE && self.access.as_ref().is_some_and(is_admin) {
+            true => Ok(()),
+            false => check_not_system(table),
+        }
+    }
+
+    /// Returns a table of the server; `None` before its first row.
+    pub(crate) fn system_table(&self, name: &str) -> Result<Option<Arc<WideTable>>> {
+        match self.store.table(name) {
+            Ok(points) if points.spec().is_system => Ok(Some(self.compiled(self.joined(points))?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns a table of the server, and creates it if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Invalid`] if a table of the user has the name, and the errors of the store.
+    pub(crate) fn system_table_or_new(
+        &self,
+        name: &str,
+        key: Columns<'_>,
+        columns: Columns<'_>,
+        ttl: Option<RowTtl>,
+    ) -> Result<Arc<WideTable>> {
+        if let Some(table) = self.system_table(name)? {
+            return Ok(table);
+        }
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(Box::new(spec(key, columns, ttl))),
+            is_system: true,
+            ..TableSpec::default()
+        };
+        let invalid = |error| EngineError::Invalid(format!("the name {name}: {error}"));
+        let created = self.create_unchecked(TableName::new(name).map_err(invalid)?, spec);
+        match (created, self.system_table(name)?) {
+            (Ok(table), _) => self.compiled(table),
+            // Another thread has created it.
+            (Err(_), Some(table)) => Ok(table),
+            (Err(error), None) => Err(error),
+        }
+    }
+}
+
+fn spec(key: Columns<'_>, columns: Columns<'_>, ttl: Option<RowTtl>) -> WideSpec {
+    let key_column = |(name, of): &(&str, ColumnType)| KeyColumnSpec {
+        name: (*name).to_owned(),
+        source: KeySource::Type(*of),
+        order: KeyOrder::Ascending,
+    };
+    let column = |(number, (name, of)): (u32, &(&str, ColumnType))| ColumnSpec {
+        name: (*name).to_owned(),
+        column_type: *of,
+        number,
+        compression: ColumnCompression::Auto,
+    };
+    WideSpec {
+        key: key.iter().map(key_column).collect(),
+        columns: (0..).zip(columns).map(column).collect(),
+        next_column: u32::try_from(columns.len()).unwrap_or(u32::MAX),
+        max_versions: 1,
+        version_guard: None,
+        // Only a table whose rows are few has one.
+        allow_rising_key: key.iter().any(|(_, of)| *of == ColumnType::Timestamp),
+        indexes: Vec::new(),
+        ttl,
+        parts: None,
+        search_indexes: Vec::new(),
+        large_values: None,
+        groups: Vec::new(),
+        cut_values: false,
+        codecs: false,
+        limits: Vec::new(),
+    }
+}

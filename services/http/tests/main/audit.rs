@@ -1,0 +1,271 @@
+//! Audit table: records of changes and refusals, who reads them, and their retention.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryDisk};
+
+use crate::access::{ROOT, ask, bearer, create, settings, start};
+use crate::client::Server;
+
+/// Returns the audit records that match a condition of SQL, oldest first.
+fn records(server: &Server, condition: &str) -> Vec<Value> {
+    let statement = format!(
+        "SELECT time, kind, principal, tenant, client, method, path, status, code, count, request_id \
+         FROM \"tideline-audit\" WHERE time >= '2000-01-01T00:00:00Z' AND {condition}"
+    );
+    let body = json!({"statement": statement}).to_string();
+    let found = ask(server, ROOT, "POST", "/v1/sql", &body).expect(200);
+    found["rows"].as_array().expect("rows").clone()
+}
+
+#[test]
+fn changes_are_recorded_with_their_principal_and_outcome() {
+    let server = start();
+    ask(&server, ROOT, "POST", "/v1/tables", r#"{"name": "fleet"}"#).expect(201);
+    let operator = create(&server, &json!({"name": "ops", "roles": ["operator"]}));
+    let (id, secret) = (&operator["id"], operator["token"].as_str().expect("a token"));
+    let policy = r#"{"policy": {"hot_ttl": "3d"}}"#;
+    let changed = server.send(
+        "PATCH",
+        "/v1/tables/fleet?secret=planted-in-a-query",
+        &[
+            ("authorization", &*bearer(secret)),
+            ("content-type", "application/json"),
+            ("x-request-id", "change-1"),
+        ],
+        policy.as_bytes(),
+    );
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let sql = r#"{"statement": "CREATE TABLE \"meters\" (id BIGINT PRIMARY KEY)"}"#;
+    let created = ask(&server, secret, "POST", "/v1/sql", sql);
+    assert_eq!(created.status, 200, "{}", created.text());
+    let all = records(&server, "kind = 'change'");
+    let seen: Vec<[&Value; 3]> = all
+        .iter()
+        .map(|record| [&record["method"], &record["path"], &record["status"]])
+        .collect();
+    assert_eq!(
+        json!(seen),
+        json!([
+            ["POST", "/v1/tables", 201],
+            ["POST", format!("/v1/tokens/{}", id.as_str().expect("an id")), 201],
+            ["PATCH", "/v1/tables/fleet", 200],
+            ["POST", "/v1/sql CREATE TABLE meters", 200],
+        ])
+    );
+    assert_eq!(all[0]["principal"], "configured token");
+    let principal = format!("token {} (ops)", id.as_str().expect("an id"));
+    assert_eq!(all[2]["principal"], *principal);
+    assert_eq!(
+        (&all[2]["request_id"], &all[2]["count"]),
+        (&json!("change-1"), &json!(1))
+    );
+    assert!(
+        all[2]["client"]
+            .as_str()
+            .expect("an address")
+            .starts_with("127.0.0.1:")
+    );
+    let everything = json!(all).to_string();
+    assert!(
+        !everything.contains(secret) && !everything.contains("planted"),
+        "{everything}"
+    );
+}
+
+#[test]
+fn refusals_are_counted_and_recorded_at_the_end() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(disk.clone(), settings());
+    let reader = create(&server, &json!({"name": "dashboards", "roles": ["reader"]}));
+    let reader = reader["token"].as_str().expect("a token");
+    for _ in 0..20 {
+        ask(&server, reader, "POST", "/v1/tables", r#"{"name": "mine"}"#).expect(403);
+        ask(&server, "guessed", "GET", "/v1/tables", "").expect(401);
+    }
+    for _ in 0..3 {
+        ask(&server, ROOT, "DELETE", "/v1/tables/missing", "").expect(404);
+        ask(&server, ROOT, "GET", "/v1/tables/missing", "").expect(404);
+    }
+    assert_eq!(records(&server, "kind = 'refusal'"), [] as [Value; 0]);
+    server.wait_stopped();
+    drop(server);
+
+    let server = Server::on(disk, settings());
+    let mut found: Vec<[Value; 6]> = records(&server, "kind = 'refusal'")
+        .into_iter()
+        .map(|record| {
+            ["principal", "method", "path", "status", "code", "count"].map(|name| record[name].clone())
+        })
+        .collect();
+    found.sort_by_key(|record| record[3].as_u64());
+    assert_eq!(
+        json!(found),
+        json!([
+            [null, "GET", "/v1/tables", 401, "unauthenticated", 20],
+            [found[1][0], "POST", "/v1/tables", 403, "forbidden", 20],
+            [
+                "configured token",
+                "DELETE",
+                "/v1/tables/{table}",
+                404,
+                "not_found",
+                3
+            ],
+        ]),
+        "a read of a missing table is no refusal"
+    );
+    assert!(
+        found[1][0]
+            .as_str()
+            .expect("a principal")
+            .ends_with("(dashboards)")
+    );
+}
+
+#[test]
+fn only_admins_read_the_records_and_nobody_changes_them() {
+    let server = start();
+    let [reader, operator, admin] = ["reader", "operator", "admin"].map(|role| {
+        let token = create(&server, &json!({"name": role, "roles": [role]}));
+        token["token"].as_str().expect("a token").to_owned()
+    });
+    let reads = [
+        (
+            "POST",
+            "/v1/tables/tideline-audit/rows/scan",
+            r#"{"allow_scan": true}"#,
+        ),
+        (
+            "POST",
+            "/v1/tables/tideline-audit/rows/count",
+            r#"{"allow_scan": true}"#,
+        ),
+        (
+            "POST",
+            "/v1/tables/tideline-audit/rows/aggregate",
+            r#"{"allow_scan": true, "by": [{"column": "principal"}], "metrics": [{"column": "count", "functions": ["sum"]}]}"#,
+        ),
+        (
+            "POST",
+            "/v1/sql",
+            r#"{"statement": "SELECT * FROM \"tideline-audit\" ALLOW FILTERING"}"#,
+        ),
+    ];
+    for (method, path, body) in reads {
+        for token in [&reader, &operator] {
+            let refused = ask(&server, token, method, path, body);
+            assert_eq!(refused.status, 403, "{path}: {}", refused.text());
+        }
+        let read = ask(&server, &admin, method, path, body);
+        assert_eq!(read.status, 200, "{path}: {}", read.text());
+    }
+    for (method, path, body) in [
+        ("DELETE", "/v1/tables/tideline-audit", ""),
+        ("PATCH", "/v1/tables/tideline-audit", r#"{"wide": {"ttl": "1s"}}"#),
+        ("POST", "/v1/tables", r#"{"name": "tideline-audit"}"#),
+        (
+            "POST",
+            "/v1/tables/tideline-audit/rows",
+            r#"{"rows": [{"op": "delete", "key": {"time": "2026-01-01T00:00:00Z", "number": 0}}]}"#,
+        ),
+        (
+            "POST",
+            "/v1/tables/tideline-audit/rows/delete",
+            r#"{"all": true}"#,
+        ),
+        (
+            "POST",
+            "/v1/sql",
+            r#"{"statement": "DROP TABLE \"tideline-audit\""}"#,
+        ),
+        (
+            "POST",
+            "/v1/sql",
+            r#"{"statement": "DELETE FROM \"tideline-audit\" WHERE time = '2026-01-01T00:00:00Z' AND number = 0"}"#,
+        ),
+        ("POST", "/write?db=tideline-audit", "cpu usage=1"),
+    ] {
+        let refused = ask(&server, &admin, method, path, body);
+        assert!(
+            (400..500).contains(&refused.status),
+            "{method} {path}: {}",
+            refused.text()
+        );
+    }
+    let tables = ask(&server, &admin, "GET", "/v1/tables", "").expect(200);
+    assert!(!tables.to_string().contains("tideline-audit"), "{tables}");
+}
+
+#[test]
+fn the_retention_is_set_by_admins_and_recorded() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(disk.clone(), settings());
+    let path = "/v1/audit/retention";
+    let operator = create(&server, &json!({"name": "ops", "roles": ["operator"]}));
+    let operator = operator["token"].as_str().expect("a token");
+    ask(&server, operator, "GET", path, "").expect(403);
+    ask(&server, operator, "PUT", path, r#"{"retention": "90d"}"#).expect(403);
+    assert_eq!(
+        ask(&server, ROOT, "GET", path, "").expect(200)["retention"],
+        "365d"
+    );
+    ask(&server, ROOT, "PUT", path, r#"{"retention": "23h"}"#).expect(400);
+    ask(&server, ROOT, "PUT", path, r#"{"retention": "x"}"#).expect(400);
+    let set = ask(&server, ROOT, "PUT", path, r#"{"retention": "2d"}"#).expect(200);
+    assert_eq!(set["retention"], "2d");
+    let changes = format!("kind = 'change' AND path = '{path}'");
+    assert_eq!(records(&server, &changes).len(), 1);
+    server.wait_stopped();
+    drop(server);
+
+    let server = Server::on(disk, settings());
+    assert_eq!(ask(&server, ROOT, "GET", path, "").expect(200)["retention"], "2d");
+    assert_eq!(records(&server, &changes).len(), 1);
+    let two_days_and_a_second = (2 * 86_400 + 1) * 1_000_000_000;
+    server.clock.advance(two_days_and_a_second);
+    assert_eq!(
+        records(&server, "status > 0"),
+        [] as [Value; 0],
+        "all have expired"
+    );
+}
+
+#[test]
+fn a_change_whose_client_has_left_is_recorded_without_an_outcome() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let server = Server::on(disk.clone(), settings());
+    create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let body = r#"{"name": "late"}"#;
+    let head = format!(
+        "POST /v1/tables HTTP/1.1\r\nhost: localhost\r\nauthorization: {}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        bearer(ROOT),
+        body.len()
+    );
+    // Each write to the disk takes so long that the server notices the end of the connection before.
+    disk.delay_round_trips(Duration::from_millis(300));
+    let mut stream = server.connect();
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .expect("sent");
+    drop(stream);
+    let found = loop {
+        let found = records(&server, "path = '/v1/tables'");
+        if !found.is_empty() {
+            break found;
+        }
+    };
+    assert_eq!(
+        (&found[0]["status"], &found[0]["principal"]),
+        (&Value::Null, &json!("configured token")),
+        "{found:?}"
+    );
+    disk.delay_round_trips(Duration::ZERO);
+    let made = || ask(&server, ROOT, "GET", "/v1/tables/late", "").status == 200;
+    while !made() {
+        std::thread::yield_now();
+    }
+}
