@@ -1,6 +1,7 @@
 //! Checks of `docker/`: YAML files are valid; compose files mount what exists, wait for states that services reach, and
 //! start commands with flags that exist; every expression of the dashboards parses and has a result over the data of
-//! `tideline demo` and the server's own metrics, except for metrics that this machine or the engine lacks.
+//! `tideline demo` and the server's own metrics, except for metrics that this machine or the engine lacks; every alert rule
+//! parses, and the server has its metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +25,15 @@ const VARIABLES: [(&str, &str); 8] = [
     ("$host", ".*"),
     ("$__all", ".*"),
 ];
-/// Prefixes of metrics that are missing on a machine without disks or networks, without a cluster, and before a fan-out.
-const OPTIONAL: [&str; 4] = ["disk_", "net_", "tideline_cluster_", "tideline_feed_fan_out_lag"];
+/// Prefixes of metrics that are missing on a machine without disks or networks, without a cluster, before a fan-out, and
+/// before a refusal for lack of memory.
+const OPTIONAL: [&str; 5] = [
+    "disk_",
+    "net_",
+    "tideline_cluster_",
+    "tideline_feed_fan_out_lag",
+    "tideline_memory_refusals",
+];
 
 #[test]
 fn configurations_are_yaml() {
@@ -216,7 +224,23 @@ fn every_expression_of_a_dashboard_has_an_answer() {
             Ok(_) => {}
         }
     }
-    println!("{asked} expressions of dashboards, {empty} with metrics that this machine lacks");
+    let mut rules = 0;
+    for (alert, expression) in alerts() {
+        rules += 1;
+        if let Err(problem) = run(&client, &expression) {
+            failures.push(format!("{alert}: {expression}\n  {problem}"));
+        }
+        // An alert has no result while all is well, so its metrics are asked for.
+        for metric in metrics_of(&expression) {
+            if !names.contains(&metric) && !is_optional(&metric, &names) {
+                failures.push(format!("{alert}: the server has no metric {metric}"));
+            }
+        }
+    }
+    println!(
+        "{asked} expressions of dashboards, {empty} with metrics that this machine lacks, {rules} alerts"
+    );
+    assert!(rules >= 15, "only {rules} alerts were found");
     assert!(asked >= 60, "only {asked} expressions were found");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -248,6 +272,8 @@ fn store_own_metrics(client: &Client) {
             &json!({"messages": [{"sender": "ann"}]}),
         )
         .expect_status(200);
+    let tenant = json!({"tables": ["acme-*"]});
+    client.put_json("/v1/tenants/acme", &tenant).expect_status(201);
     let now = tideline_model::SystemClock.now().nanos() / 1_000_000;
     for age in [30_000, 15_000, 0] {
         let metrics = client.get("/metrics").expect_status(200);
@@ -341,6 +367,30 @@ fn expressions() -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// Returns the name and the expression of every alert rule.
+fn alerts() -> Vec<(String, String)> {
+    let text = fs::read_to_string(workspace().join("docker/agents/alerts.yml")).expect("it can be read");
+    let rules = yaml::parse(&text).expect("it is YAML").swap_remove(0);
+    let groups = rules["groups"].as_array().expect("groups").iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().expect("rules"));
+    rules
+        .map(|rule| {
+            for part in ["summary", "description"] {
+                assert!(rule["annotations"][part].is_string(), "{rule} has no {part}");
+            }
+            let text = |name: &str| rule[name].as_str().expect("a text").to_owned();
+            (text("alert"), text("expr"))
+        })
+        .collect()
+}
+
+/// Returns the names of the metrics of the server in an expression.
+fn metrics_of(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let own = words.filter(|word| word.starts_with("tideline_"));
+    own.map(str::to_owned).collect()
 }
 
 /// Passes each expression to `take`. Expressions have the keys `expr` (Grafana panels), `query` (Grafana

@@ -85,6 +85,16 @@ pub struct StoredData {
     pub tier_bytes: [u64; 3],
 }
 
+impl StoredData {
+    /// Adds other data.
+    pub fn add(&mut self, other: &Self) {
+        self.timelines += other.timelines;
+        for (sum, bytes) in self.tier_bytes.iter_mut().zip(other.tier_bytes) {
+            *sum += bytes;
+        }
+    }
+}
+
 /// Tenant with its usage.
 #[derive(Debug)]
 pub struct Tenant {

@@ -1,6 +1,8 @@
 //! In-memory activity of a table: running writers, new timelines, busy keys, use of columns, timelines of restricted
 //! principals. The activity is lost when the process stops.
 
+use std::sync::atomic::AtomicU64;
+
 use parking_lot::{Mutex, RwLock};
 
 use crate::column_use::TableColumnUse;
@@ -16,6 +18,8 @@ pub(crate) struct Activity {
     /// Held for reading by each write and edit, from the look-up of its timelines to its commit. Held for writing by an
     /// operation that must exclude writers, usually for milliseconds.
     pub(crate) writers: RwLock<()>,
+    /// Points written since the start.
+    pub(crate) written: AtomicU64,
     /// New timelines of the last minute, and the size of all identities.
     pub(crate) growth: Growth,
     /// Points written and timelines read in the last minute.

@@ -18,7 +18,7 @@ use crate::state_table::STATE_ROWS_MAX;
 pub const AUDIT_TABLE: &str = "tideline-audit";
 /// Retention time until an admin sets another one, in nanoseconds.
 pub const RETENTION_DEFAULT: i64 = 365 * DAY;
-/// Shortest retention time, in nanoseconds: nobody removes the traces of a change within a day.
+/// Shortest retention time, in nanoseconds: the traces of a change stay for a day at least.
 pub const RETENTION_MIN: i64 = DAY;
 
 const DAY: i64 = 86_400 * NANOS_PER_SECOND;

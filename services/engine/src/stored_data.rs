@@ -1,7 +1,9 @@
-//! Stored data of each table: timelines, and bytes in each tier. Tenants have budgets of both.
+//! Stored data of each table: timelines, and bytes in each tier. Tenants have budgets of both, and `/metrics` shows them.
+
+use std::sync::atomic::Ordering;
 
 use tideline_access::StoredData;
-use tideline_model::{TableModel, TableName, Tier};
+use tideline_model::{TableId, TableModel, TableName, Tier};
 
 use crate::engine::Engine;
 use crate::tables::{Table, TableStats};
@@ -9,10 +11,22 @@ use crate::tables::{Table, TableStats};
 /// Stored data of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableData {
+    /// Id of the table.
+    pub id: TableId,
     /// Table to which the data belongs. That of the users of a feed table is the feed table.
     pub table: TableName,
     /// The data.
     pub data: StoredData,
+    /// Points, rows and messages written since the start, and deletes of rows.
+    pub written: u64,
+}
+
+impl TableData {
+    /// Adds the data of another table.
+    pub fn add(&mut self, other: &Self) {
+        self.written += other.written;
+        self.data.add(&other.data);
+    }
 }
 
 impl Engine {
@@ -25,14 +39,17 @@ impl Engine {
         let large_values = self.large_values();
         let of_table = |(table, stats): (Table, TableStats)| {
             let spec = table.spec();
+            let id = table.points().id();
+            let mut written = table.activity.written.load(Ordering::Relaxed);
             let mut tier_bytes = [0; 3];
             tier_bytes[Tier::Hot as usize] = stats.hot.bytes + stats.head.bytes;
             tier_bytes[Tier::Cold as usize] = stats.cold.bytes;
             tier_bytes[Tier::Archive as usize] = stats.archive.bytes;
             if spec.model != TableModel::Series {
-                let id = table.points().id();
+                let of_rows = rows.tables.get(&id);
+                written += of_rows.map_or(0, |stats| stats.changes);
                 let surveyed = self.row_survey(id).map_or(0, |survey| survey.stored_bytes());
-                let buffered = rows.tables.get(&id).map_or(0, |stats| stats.buffered_bytes);
+                let buffered = of_rows.map_or(0, |stats| stats.buffered_bytes);
                 let large = large_values.iter().filter(|(table, _)| *table == id);
                 let large: u64 = large.map(|(_, values)| values.bytes).sum();
                 tier_bytes[Tier::Hot as usize] += surveyed + buffered + large;
@@ -41,11 +58,13 @@ impl Engine {
                 tier_bytes[Tier::Archive as usize] += archived;
             }
             TableData {
+                id,
                 table: spec.users_of.clone().unwrap_or_else(|| table.name().clone()),
                 data: StoredData {
                     timelines: stats.timelines,
                     tier_bytes,
                 },
+                written,
             }
         };
         self.all_table_stats().into_iter().map(of_table).collect()

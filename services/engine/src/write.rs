@@ -11,6 +11,7 @@
 //! 5. The indexer is notified of new timelines, and the outcome is returned.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -278,6 +279,7 @@ impl Engine {
             };
             self.commit(table, groups, request, durability)?;
         }
+        table.activity.written.fetch_add(points, Ordering::Relaxed);
         Ok(outcome)
     }
 

@@ -1,5 +1,6 @@
 //! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of existing
-//! tables and indexes, no input of clients becomes a label value.
+//! tables, indexes and tenants, no input of clients becomes a label value, and only the first [`LABELS_MAX`] tables and
+//! tenants have values of their own.
 //!
 //! Requests update their counters as they run. Sizes and counts of the engine are read at each scrape.
 
@@ -7,6 +8,7 @@ mod figures;
 mod jobs;
 mod rows;
 mod state;
+mod tables;
 mod tenants;
 mod tiers;
 
@@ -19,10 +21,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use tideline_engine::WriteOutcome;
+use tideline_engine::{Engine, Table, WriteOutcome};
 
 use self::state::StateCollector;
 use crate::app::App;
+
+/// Maximum number of tables, and of tenants, with metrics of their own.
+const LABELS_MAX: usize = 200;
+/// Label of all further tables or tenants together. No table and no tenant can have this name.
+const OTHERS: &str = "*";
 
 /// Metrics updated by requests.
 #[derive(Debug)]
@@ -137,6 +144,23 @@ impl Metrics {
     }
 }
 
+/// Returns the first [`LABELS_MAX`] values, and the sum of the others.
+fn bounded<'v>(mut values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str, f64)> {
+    let mut own: Vec<_> = values.by_ref().take(LABELS_MAX).collect();
+    if let Some(others) = values.map(|(_, value)| value).reduce(|sum, value| sum + value) {
+        own.push((OTHERS, others));
+    }
+    own
+}
+
+/// Returns the tables with metrics of their own, by the time of their creation.
+fn labelled_tables(engine: &Engine) -> Vec<Table> {
+    let mut tables = engine.tables();
+    tables.sort_by_key(|table| table.points().id());
+    tables.truncate(LABELS_MAX);
+    tables
+}
+
 /// Gauge of running operations.
 #[derive(Debug, Default)]
 pub(crate) struct RunningGauge(Gauge);
@@ -166,4 +190,22 @@ pub(crate) fn render(app: &App) -> Result<String, fmt::Error> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_the_bound_are_added_up() {
+        let names: Vec<String> = (0..LABELS_MAX + 3).map(|n| format!("t{n}")).collect();
+        let values = |count: usize| bounded(names[..count].iter().map(|name| (name.as_str(), 1.0)));
+        assert_eq!(values(LABELS_MAX).last(), Some(&("t199", 1.0)));
+        let bounded = values(LABELS_MAX + 3);
+        assert_eq!(
+            (bounded.len(), bounded.last()),
+            (LABELS_MAX + 1, Some(&(OTHERS, 3.0)))
+        );
+        assert!(values(0).is_empty());
+    }
 }

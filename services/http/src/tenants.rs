@@ -63,12 +63,7 @@ impl TenantStore {
             let own = tables
                 .iter()
                 .filter(|table| tenant.record().has_table(table.table.as_str()));
-            for TableData { data, .. } in own {
-                sum.timelines += data.timelines;
-                for (sum, bytes) in sum.tier_bytes.iter_mut().zip(data.tier_bytes) {
-                    *sum += bytes;
-                }
-            }
+            own.for_each(|TableData { data, .. }| sum.add(data));
             tenant.set_stored(sum, new_timelines);
         }
     }

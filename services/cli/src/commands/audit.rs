@@ -1,4 +1,6 @@
 //! `tideline audit`: lists audit records, and sets for how long they are kept.
+//!
+//! A list is a statement of SQL on the audit table, so the server needs no route for it.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

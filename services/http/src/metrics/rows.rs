@@ -1,6 +1,6 @@
 //! Metrics of the rows of wide tables: row buffer, changes, flush lag, use of indexes.
 //!
-//! Metrics with the label `table` have one value per wide table that was written since the start.
+//! Metrics with the label `table` have one value per wide table that was written since the start, for the first 200 tables.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use tideline_engine::row_surveys::TableSurvey;
 use tideline_engine::rows::{DictionaryStats, WideStats, WideTableStats};
 
 use super::figures::Figures;
+use super::{LABELS_MAX, labelled_tables};
 
 const LABEL: &str = "table";
 
@@ -32,7 +33,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &WideStats)
         stats.budget_bytes as f64,
     )?;
     put_dictionaries(figures, &stats.dictionaries)?;
-    let tables = engine.tables();
+    let tables = labelled_tables(engine);
     let named: Vec<(&str, &WideTableStats)> = tables
         .iter()
         .filter_map(|table| Some((table.name().as_str(), stats.tables.get(&table.points().id())?)))
@@ -125,7 +126,8 @@ fn put_dictionaries(figures: &mut Figures<'_>, dictionaries: &DictionaryStats) -
 
 /// Writes the figures of the job that writes messages to inboxes.
 fn put_fan_outs(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
-    let (tables, now) = (engine.fan_outs(), engine.now().nanos());
+    let (mut tables, now) = (engine.fan_outs(), engine.now().nanos());
+    tables.truncate(LABELS_MAX);
     let values = |value: &dyn Fn(&TableFanOuts) -> f64| -> Vec<(&str, f64)> {
         tables
             .iter()
@@ -154,7 +156,7 @@ type SurveyFigure = fn(&TableSurvey) -> f64;
 
 /// Writes the figures of the last survey of each table.
 fn put_surveys(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
-    let tables = engine.tables();
+    let tables = labelled_tables(engine);
     let found = tables.iter().filter_map(|table| {
         let survey = engine.row_survey(table.points().id())?;
         Some((table.name().as_str(), survey))
@@ -210,7 +212,7 @@ fn put_surveys(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
 
 /// Writes the number of parts of the divided tables.
 fn put_parts(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
-    let tables = engine.tables();
+    let tables = labelled_tables(engine);
     let counted: Vec<(&str, f64)> = tables
         .iter()
         .filter_map(|table| Some((table.name().as_str(), engine.part_count(table)? as f64)))
@@ -224,7 +226,7 @@ fn put_parts(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
 
 /// Writes the number and size of the large values, as counted by the last job `remove_expired`.
 fn put_large_values(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
-    let tables = engine.tables();
+    let tables = labelled_tables(engine);
     let counted = engine.large_values();
     let values = |value: fn(&LargeProgress) -> u64| -> Vec<(&str, f64)> {
         let counted = counted.iter().filter_map(|(id, counts)| {
@@ -256,7 +258,7 @@ type SearchFigure = fn(&(SearchStatus, SearchBacklog)) -> f64;
 /// Writes the state of the search indexes over rows.
 fn put_search_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
     let mut found = Vec::new();
-    for table in engine.tables() {
+    for table in labelled_tables(engine) {
         let spec = table.spec();
         let indexes = spec.wide.iter().flat_map(|wide| &wide.search_indexes);
         found.extend(indexes.filter_map(|index| {
@@ -302,7 +304,7 @@ type IndexNumber = fn(&IndexUse) -> u64;
 /// Writes the use of the secondary indexes.
 fn put_indexes(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
     let mut used = Vec::new();
-    for table in engine.tables() {
+    for table in labelled_tables(engine) {
         let spec = table.spec();
         let indexes = spec.wide.iter().flat_map(|wide| &wide.indexes);
         used.extend(indexes.map(|index| {

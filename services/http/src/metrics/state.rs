@@ -13,7 +13,7 @@ use tideline_engine::backend::RequestCounts;
 use tideline_engine::runtime::MemoryAccount;
 
 use super::figures::Figures;
-use super::{jobs, rows, tenants, tiers};
+use super::{jobs, rows, tables, tenants, tiers};
 use crate::app::App;
 
 /// Collector of sizes and counts at scrape time.
@@ -31,6 +31,7 @@ impl Collector for StateCollector {
         rows::put(&mut figures, app.service_engine(), &stats.rows)?;
         tiers::put(&mut figures, app.service_engine(), &stats)?;
         jobs::put(&mut figures, app)?;
+        tables::put(&mut figures, app.service_engine())?;
         tenants::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
         cluster(&mut figures, app)?;

@@ -1,28 +1,27 @@
 //! Metrics of tenants: points of their writes, bytes of their reads, running queries, stored data, refusals.
 //!
-//! The number of tenants is limited, so the number of values is too.
+//! The first 200 tenants, by the time of their creation, have values of their own.
 
 use std::fmt;
 
 use tideline_access::TenantFigures;
 use tideline_engine::model::Tier;
 
+use super::bounded;
 use super::figures::Figures;
 use crate::app::App;
 
 const LABEL: &str = "tenant";
 
 pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
-    let tenants = app.tenants.all();
+    let mut tenants = app.tenants.all();
+    tenants.sort_by_key(|tenant| tenant.record().created);
     let named: Vec<(&str, TenantFigures)> = tenants
         .iter()
         .map(|tenant| (tenant.record().name.as_str(), tenant.figures()))
         .collect();
-    let values = |value: fn(&TenantFigures) -> u64| -> Vec<(&str, f64)> {
-        named
-            .iter()
-            .map(|(name, figures)| (*name, value(figures) as f64))
-            .collect()
+    let values = |value: fn(&TenantFigures) -> u64| {
+        bounded(named.iter().map(|(name, figures)| (*name, value(figures) as f64)))
     };
     figures.counters(
         "tenant_points",

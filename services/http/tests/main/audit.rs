@@ -1,4 +1,6 @@
 //! Audit table: records of changes and refusals, who reads them, and their retention.
+//!
+//! Records are read with SQL, as an admin does.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -126,7 +128,7 @@ fn refusals_are_counted_and_recorded_at_the_end() {
 }
 
 #[test]
-fn only_admins_read_the_records_and_nobody_changes_them() {
+fn only_admins_read_the_records_and_no_token_changes_them() {
     let server = start();
     let [reader, operator, admin] = ["reader", "operator", "admin"].map(|role| {
         let token = create(&server, &json!({"name": role, "roles": [role]}));

@@ -21,6 +21,7 @@ mod process;
 mod query;
 mod row_search;
 mod rows;
+mod secrets;
 mod serve;
 mod shell;
 mod sql;

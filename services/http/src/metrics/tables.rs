@@ -1,0 +1,63 @@
+//! Metrics of each table: written points, timelines, bytes in each tier. Tables keep the order of their creation, so that
+//! the ones with values of their own stay the same.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use tideline_engine::Engine;
+use tideline_engine::model::Tier;
+use tideline_engine::stored_data::TableData;
+
+use super::bounded;
+use super::figures::Figures;
+
+const LABEL: &str = "table";
+
+pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
+    let mut stored = engine.stored_data();
+    stored.sort_by_key(|table| table.id);
+    // The users of a feed table have the name of that table.
+    let mut tables: Vec<TableData> = Vec::with_capacity(stored.len());
+    let mut places = HashMap::new();
+    for table in stored {
+        let place = *places.entry(table.table.clone()).or_insert(tables.len());
+        match tables.get_mut(place) {
+            Some(known) => known.add(&table),
+            None => tables.push(table),
+        }
+    }
+    let values = |value: &dyn Fn(&TableData) -> u64| {
+        bounded(
+            tables
+                .iter()
+                .map(|table| (table.table.as_str(), value(table) as f64)),
+        )
+    };
+    figures.counters(
+        "table_points",
+        "Points, rows and messages written to the table, and deletes of rows",
+        (LABEL, &values(&|table| table.written)),
+    )?;
+    figures.gauges(
+        "table_timelines",
+        "Timelines of the table",
+        (LABEL, &values(&|table| table.data.timelines)),
+    )?;
+    for (tier, name, help) in [
+        (Tier::Hot, "table_hot_bytes", "Bytes of the table in the hot tier"),
+        (
+            Tier::Cold,
+            "table_cold_bytes",
+            "Bytes of the table in the cold tier",
+        ),
+        (
+            Tier::Archive,
+            "table_archive_bytes",
+            "Bytes of the table in the archive",
+        ),
+    ] {
+        let bytes = values(&|table| table.data.tier_bytes[tier as usize]);
+        figures.gauges(name, help, (LABEL, &bytes))?;
+    }
+    Ok(())
+}
