@@ -17,11 +17,12 @@ use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
 
 /// Longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 64;
-/// Time whose points a tenant can write at once. Agents send the points of ten seconds in one request.
+/// Burst of points: as many as the budget allows in this time can be written at once. Agents send the points of ten seconds
+/// in one request.
 const POINTS_BURST: Duration = Duration::from_secs(10);
-/// Time whose new timelines a tenant can have at once.
+/// Burst of new timelines.
 const TIMELINES_BURST: Duration = Duration::from_secs(60);
-/// Time whose bytes a tenant can read at once. A dashboard reads all that it shows at once, and then nothing for a while.
+/// Burst of bytes that are read. A dashboard reads all that it shows at once, and then nothing for a while.
 const READ_BURST: Duration = Duration::from_secs(10);
 
 /// Tenant as it is stored.
@@ -115,8 +116,6 @@ struct Used {
     points: AtomicU64,
     bytes_read: AtomicU64,
     queries: AtomicU64,
-    /// New timelines since the start of the server.
-    new_timelines: AtomicU64,
     stored: Mutex<Stored>,
     /// Part of the memory account of the process; set when the tenant first has a budget of memory.
     memory: OnceLock<MemoryAccount>,
@@ -129,7 +128,7 @@ struct Used {
 #[derive(Debug, Clone, Copy, Default)]
 struct Stored {
     data: StoredData,
-    /// Value of `new_timelines` at the beginning of the measurement.
+    /// New timelines since then.
     new_timelines: u64,
 }
 
@@ -335,9 +334,6 @@ impl Tenant {
     pub fn changed(&self, record: TenantRecord) -> Self {
         let is_kept = |pattern: &TablePattern| Scope::patterns_cover(&record.tables, &pattern.to_string());
         let keeps_tables = self.record.tables.iter().all(is_kept);
-        if let (Some(memory), Some(limit)) = (self.used.memory.get(), record.budgets.memory_bytes) {
-            memory.set_limit(limit);
-        }
         if !keeps_tables {
             self.end();
         }
@@ -463,44 +459,38 @@ impl Tenant {
     ///
     /// Returns the budget that is used up.
     pub fn take_new_timeline(&self, now: Duration) -> Result<(), TimelinesUsedUp> {
-        let taken = self.take_timeline(now);
-        match taken {
-            Ok(()) => self.used.new_timelines.fetch_add(1, Ordering::Relaxed),
-            Err(_) => self.used.refused_timelines.fetch_add(1, Ordering::Relaxed),
-        };
-        taken
+        self.take_timeline(now).inspect_err(|_| {
+            self.used.refused_timelines.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     fn take_timeline(&self, now: Duration) -> Result<(), TimelinesUsedUp> {
         let budgets = &self.record.budgets;
-        if let Some(limit) = budgets.timelines {
-            let stored = *self.used.stored.lock();
-            let since = self.new_timelines().saturating_sub(stored.new_timelines);
-            if stored.data.timelines + since >= limit {
-                return Err(TimelinesUsedUp::InTotal(limit));
+        let mut stored = self.used.stored.lock();
+        if let Some(limit) = budgets.timelines
+            && stored.data.timelines + stored.new_timelines >= limit
+        {
+            return Err(TimelinesUsedUp::InTotal(limit));
+        }
+        if let Some(limit) = budgets.new_timelines_per_minute {
+            let mut owed = self.used.owed_timelines.lock();
+            let rate = limit as f64 / TIMELINES_BURST.as_secs_f64();
+            if owed.after(now, rate) + 1.0 > limit as f64 {
+                return Err(TimelinesUsedUp::PerMinute(limit));
             }
+            owed.charge(1, now, rate);
         }
-        let Some(limit) = budgets.new_timelines_per_minute else {
-            return Ok(());
-        };
-        let mut owed = self.used.owed_timelines.lock();
-        let rate = limit as f64 / TIMELINES_BURST.as_secs_f64();
-        if owed.after(now, rate) + 1.0 > limit as f64 {
-            return Err(TimelinesUsedUp::PerMinute(limit));
-        }
-        owed.charge(1, now, rate);
+        stored.new_timelines += 1;
         Ok(())
     }
 
-    /// Returns the number of new timelines that were taken from the budgets since the start of the server.
-    pub fn new_timelines(&self) -> u64 {
-        self.used.new_timelines.load(Ordering::Relaxed)
-    }
-
-    /// Replaces the measured data. `new_timelines` is the number from [`new_timelines`](Self::new_timelines) before the
-    /// measurement, so that timelines that were added meanwhile count.
-    pub fn set_stored(&self, data: StoredData, new_timelines: u64) {
-        *self.used.stored.lock() = Stored { data, new_timelines };
+    /// Replaces the measured data. Timelines that were added since the measurement began, or are not visible yet, are
+    /// counted by the next one: a budget can be exceeded by them, but no timeline counts twice.
+    pub fn set_stored(&self, data: StoredData) {
+        *self.used.stored.lock() = Stored {
+            data,
+            new_timelines: 0,
+        };
     }
 
     /// Returns the memory account of the requests of the tenant, which is part of the account of the process; `None`
@@ -508,7 +498,10 @@ impl Tenant {
     pub fn memory(&self, process: &MemoryAccount) -> Option<&MemoryAccount> {
         let limit = self.record.budgets.memory_bytes?;
         let create = || process.part(&format!("the tenant {}", self.record.name), limit);
-        Some(self.used.memory.get_or_init(create))
+        let memory = self.used.memory.get_or_init(create);
+        // The account can be older than the budget.
+        memory.set_limit(limit);
+        Some(memory)
     }
 
     /// Begins a query.
@@ -734,20 +727,19 @@ mod tests {
                 .filter(|_| tenant.take_new_timeline(now).is_ok())
                 .count()
         };
-        let measure = |timelines: u64, before: u64| {
+        let measure = |timelines: u64| {
             let data = StoredData {
                 timelines,
                 ..StoredData::default()
             };
-            tenant.set_stored(data, before);
+            tenant.set_stored(data);
         };
-        measure(60, tenant.new_timelines());
+        measure(60);
         assert_eq!((taken(), taken()), (40, 0));
         assert_eq!(tenant.take_new_timeline(now), Err(TimelinesUsedUp::InTotal(100)));
-        // Ten of the new ones were added during the measurement, and are not part of it.
-        measure(90, tenant.new_timelines() - 10);
+        measure(100);
         assert_eq!(taken(), 0);
-        measure(80, tenant.new_timelines());
+        measure(80);
         assert_eq!(taken(), 20);
     }
 
@@ -779,7 +771,7 @@ mod tests {
                 timelines: 1,
                 tier_bytes: [5_000, cold, 5_000],
             };
-            tenant.set_stored(data, 0);
+            tenant.set_stored(data);
             tenant.check_writes(Duration::ZERO, false)
         };
         measure(999).expect("within the budget");

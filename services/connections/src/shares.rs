@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::client::Client;
 
 /// Fraction of a resource that is granted without regard to shares, as numerator and denominator.
 const OPEN_NUMERATOR: usize = 4;
 const OPEN_DENOMINATOR: usize = 5;
-/// Time for which a client counts as another user of the resource after it has taken units.
+/// Time for which a client counts as another user of the resource after it has released its units.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// Bounded resource with the units held by each client. Clones share the resource.
@@ -67,8 +68,8 @@ struct State {
     used: usize,
     /// Clients that hold or wait for units.
     clients: HashMap<Client, ClientUnits>,
-    /// Client that was last to ask for units, and the last other one before it, with the times. Kept only with a limit
-    /// for tenants.
+    /// Client that has asked for units or has released some most recently, and the one before it, with the times. Kept only
+    /// with a limit for tenants.
     recent: [Option<(Client, Instant)>; 2],
     /// Number of clients that wait.
     waiting: usize,
@@ -152,6 +153,8 @@ impl Shares {
     fn take_from(&self, state: &mut State, client: Client, units: usize) -> Option<Share> {
         if self.0.tenants_max.is_some() {
             state.note(client, Instant::now());
+            // A client that is not recent any more can leave units to those that wait.
+            self.0.grant(state);
         }
         if !self.0.admits(state, client, units) {
             return None;
@@ -183,9 +186,18 @@ impl Shares {
             }
         };
         let granted = wait.granted.as_mut().expect("taken only here and at the end");
-        granted
-            .await
-            .expect("the sender stays until it grants or the wait ends");
+        let mut granted = std::pin::pin!(granted);
+        loop {
+            let waited = match self.0.tenants_max {
+                None => Ok(granted.as_mut().await),
+                Some(_) => timeout(RECENT, granted.as_mut()).await,
+            };
+            match waited {
+                Ok(granted) => break granted.expect("the sender stays until it grants or the wait ends"),
+                // Other clients that are not recent any more are no event, so they are looked for.
+                Err(_) => self.0.grant(&mut self.0.state.lock()),
+            }
+        }
         wait.granted = None;
         self.share(client, 1)
     }
@@ -226,6 +238,9 @@ impl Shares {
         let mut state = self.0.state.lock();
         state.used -= units;
         state.release(client, units);
+        if self.0.tenants_max.is_some() {
+            state.note(client, Instant::now());
+        }
         self.0.grant(&mut state);
     }
 }
@@ -275,7 +290,7 @@ impl Pool {
 }
 
 impl State {
-    /// Notes that a client asks for units.
+    /// Notes that a client asks for units, or has released some.
     fn note(&mut self, client: Client, now: Instant) {
         if !matches!(self.recent[0], Some((last, _)) if last == client) {
             self.recent.swap(0, 1);
@@ -283,8 +298,8 @@ impl State {
         self.recent[0] = Some((client, now));
     }
 
-    /// Returns the number of other clients that hold or wait for units. One that has asked for some within the last
-    /// second counts too.
+    /// Returns the number of other clients that hold or wait for units. One that did so within the last second counts
+    /// too.
     fn others(&self, client: Client, now: Instant) -> usize {
         let present = self.clients.len() - usize::from(self.clients.contains_key(&client));
         let is_recent = |(other, at): &(Client, Instant)| {
@@ -349,6 +364,7 @@ impl Drop for Wait<'_> {
             state.waiting -= usize::from(was_last);
         }
         state.release(self.client, 0);
+        self.pool.0.grant(&mut state);
     }
 }
 
@@ -458,6 +474,19 @@ mod tests {
         drop((one, second, third));
         assert_eq!(shares.used(), 0);
         assert_eq!(take_all(&shares, busy).len(), 2, "others were there a moment ago");
+    }
+
+    #[tokio::test]
+    async fn a_tenant_that_waits_goes_on_when_others_were_there_a_second_ago() {
+        let shares = Shares::with_tenants_max(10, 2);
+        let [busy, other] = [1, 2].map(Client::of_tenant);
+        drop(shares.take(other).await);
+        let _held = shares.try_take(busy, 1).expect("its half");
+        assert!(shares.try_take(busy, 1).is_none());
+        let begun = Instant::now();
+        let second = timeout(10 * RECENT, shares.take(busy)).await;
+        assert!(second.is_ok(), "it waits without an end");
+        assert!(begun.elapsed() > RECENT / 2);
     }
 
     #[test]

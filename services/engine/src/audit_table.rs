@@ -1,8 +1,6 @@
-//! Audit table: rows that tell who has changed what, and how often requests were refused.
+//! Audit table: rows with the originator of each change, and with the number of refused requests.
 //!
 //! The rows are ordered by time, and expire after a retention time of their own.
-
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::time::NANOS_PER_SECOND;
@@ -22,7 +20,7 @@ pub const RETENTION_DEFAULT: i64 = 365 * DAY;
 pub const RETENTION_MIN: i64 = DAY;
 
 const DAY: i64 = 86_400 * NANOS_PER_SECOND;
-/// Key: the time, and a number that tells records of the same time apart.
+/// Key: the time, and a number, because records can have the same time.
 const KEY: [(&str, ColumnType); 2] = [("time", ColumnType::Timestamp), ("number", ColumnType::I64)];
 const COLUMNS: [(&str, ColumnType); 11] = [
     ("kind", ColumnType::String),
@@ -43,7 +41,9 @@ const COLUMNS: [(&str, ColumnType); 11] = [
 pub struct AuditRecord {
     /// Time of the change, or of the first refusal.
     pub at: Timestamp,
-    /// What the record is about.
+    /// Number that no other record of the same time has. A record that is written again keeps it.
+    pub number: i64,
+    /// Kind of the record.
     pub kind: AuditKind,
     /// Principal of the requests; `None` if it was not known.
     pub principal: Option<String>,
@@ -114,7 +114,6 @@ impl Engine {
     /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] records, [`EngineError::Invalid`] if a table of the
     /// user has the name of the audit table, and the errors of [`write_rows`](Self::write_rows).
     pub fn put_audit(&self, records: &[AuditRecord]) -> Result<()> {
-        static NUMBER: AtomicI64 = AtomicI64::new(0);
         if records.len() > STATE_ROWS_MAX {
             return Err(EngineError::OverLimit {
                 what: "number of audit records",
@@ -129,8 +128,8 @@ impl Engine {
         let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
         let mut keys = Vec::with_capacity(records.len());
         for record in records {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            keys.push(table.encode_key(&[KeyValue::Timestamp(record.at), KeyValue::Signed(number)])?);
+            let key = [KeyValue::Timestamp(record.at), KeyValue::Signed(record.number)];
+            keys.push(table.encode_key(&key)?);
         }
         let make = |next_time: &mut dyn FnMut() -> i64| {
             let write = |((key, partition), record): (&(bytes::Bytes, usize), &AuditRecord)| {

@@ -238,6 +238,15 @@ impl Engine {
         self.charge(table, RowAccess::Read, std::iter::once((key, bytes)))
     }
 
+    /// Charges the contents of large values of a row to the tenant of this handle. `bytes` is the size of the row without
+    /// them, which is charged already.
+    pub(crate) fn charge_contents(&self, bytes: usize, whole: Option<&StoredRow>) {
+        let contents = whole.map_or(0, |row| row.bytes().saturating_sub(bytes));
+        if contents > 0 {
+            self.charge_tenant_read(contents as u64);
+        }
+    }
+
     /// Adds rows that were read to the rates of the limits that apply to them.
     pub(crate) fn charge_reads(&self, table: &WideTable, rows: &[StoredRow]) -> Result<()> {
         self.charge_tenant_read(rows.iter().map(|row| row.bytes() as u64).sum());

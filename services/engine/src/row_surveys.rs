@@ -78,6 +78,12 @@ impl TableSurvey {
         let groups = self.groups.iter().map(|group| &group.rows);
         groups.chain([&self.rows]).map(|survey| survey.stored_bytes).sum()
     }
+
+    /// Returns the bytes of the rows, and of the entries of the secondary indexes.
+    pub fn all_bytes(&self) -> u64 {
+        let entries = self.indexes.iter().map(|index| index.entries.stored_bytes);
+        self.stored_bytes() + entries.sum::<u64>()
+    }
 }
 
 /// Last surveys by table.

@@ -342,6 +342,7 @@ impl Engine {
         let Some(ColumnPage { row, mut has_more }) = found else {
             return Ok(None);
         };
+        let bytes = row.bytes();
         let whole = self.rows.whole(id, row, &|_| true, &mut || {
             let again = self.rows.columns(id, key, span)?;
             Ok(again.map(|page| {
@@ -349,7 +350,9 @@ impl Engine {
                 page.row
             }))
         });
-        Ok(whole?.map(|row| ColumnPage { row, has_more }))
+        let whole = whole?;
+        self.charge_contents(bytes, whole.as_ref());
+        Ok(whole.map(|row| ColumnPage { row, has_more }))
     }
 
     /// Returns an error if a scan of an index would read parts for which the index has no entries, because it does not
@@ -558,10 +561,14 @@ impl RowScan<'_> {
         let bytes = row.as_ref().map_or(0, StoredRow::bytes);
         self.engine.charge_read(&self.table, &key, bytes)?;
         match row {
-            Some(row) => Ok(self
-                .engine
-                .rows
-                .whole(table, row, &|name| self.needs(name), &mut read)?),
+            Some(row) => {
+                let whole = self
+                    .engine
+                    .rows
+                    .whole(table, row, &|name| self.needs(name), &mut read)?;
+                self.engine.charge_contents(bytes, whole.as_ref());
+                Ok(whole)
+            }
             None => Ok(None),
         }
     }
@@ -569,11 +576,14 @@ impl RowScan<'_> {
     /// Returns a row with the large values that the caller uses; `None` if the row was deleted since it was read.
     fn whole(&self, row: StoredRow) -> Result<Option<StoredRow>> {
         let (table, key) = (self.table.table().points().id(), row.key.clone());
+        let bytes = row.bytes();
         let mut again = || self.engine.rows.row_of_groups(table, &key, self.groups);
-        Ok(self
+        let whole = self
             .engine
             .rows
-            .whole(table, row, &|name| self.needs(name), &mut again)?)
+            .whole(table, row, &|name| self.needs(name), &mut again)?;
+        self.engine.charge_contents(bytes, whole.as_ref());
+        Ok(whole)
     }
 
     fn needs(&self, name: &ColumnName<'_>) -> bool {

@@ -30,10 +30,12 @@ impl TableData {
 }
 
 impl Engine {
-    /// Returns the stored data of all tables, without a check of the access. The cost grows with the number of segments.
+    /// Returns the stored data of all tables except those of the server, without a check of the access. The cost grows with
+    /// the number of segments.
     ///
-    /// Points count as they are encoded, unsealed ones as they are in memory. Rows that are not archived count as hot, with
-    /// their size in the last survey and with what is in the row buffer.
+    /// Points count as they are encoded, unsealed ones as they are in memory. Rows that are not archived, and entries of
+    /// secondary indexes, count as hot, with their size in the last survey since the start and with what is in the row
+    /// buffer. Search indexes do not count.
     pub fn stored_data(&self) -> Vec<TableData> {
         let rows = self.rows.stats();
         let large_values = self.large_values();
@@ -48,7 +50,7 @@ impl Engine {
             if spec.model != TableModel::Series {
                 let of_rows = rows.tables.get(&id);
                 written += of_rows.map_or(0, |stats| stats.changes);
-                let surveyed = self.row_survey(id).map_or(0, |survey| survey.stored_bytes());
+                let surveyed = self.row_survey(id).map_or(0, |survey| survey.all_bytes());
                 let buffered = of_rows.map_or(0, |stats| stats.buffered_bytes);
                 let large = large_values.iter().filter(|(table, _)| *table == id);
                 let large: u64 = large.map(|(_, values)| values.bytes).sum();
@@ -67,6 +69,8 @@ impl Engine {
                 written,
             }
         };
-        self.all_table_stats().into_iter().map(of_table).collect()
+        let tables = self.all_table_stats().into_iter();
+        let tables = tables.filter(|(table, _)| !table.spec().is_system);
+        tables.map(of_table).collect()
     }
 }

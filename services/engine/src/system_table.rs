@@ -1,4 +1,4 @@
-//! Tables of the server: wide tables that it creates itself and that no request changes.
+//! Tables of the server: wide tables that it creates itself. No request writes their rows or drops them.
 //!
 //! Their rows are written through the journal like all rows, so they are as durable and need no file of their own. A table
 //! is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token of the role
@@ -82,6 +82,10 @@ impl Engine {
             (Ok(table), _) => self.compiled(table),
             // Another thread has created it.
             (Err(_), Some(table)) => Ok(table),
+            (Err(_), None) if self.store.table(name).is_ok() => Err(EngineError::Invalid(format!(
+                "the server needs the name {name} for a table of its own, and a table of the user has it; copy that \
+                 table to another one and drop it"
+            ))),
             (Err(error), None) => Err(error),
         }
     }
@@ -105,7 +109,7 @@ fn spec(key: Columns<'_>, columns: Columns<'_>, ttl: Option<RowTtl>) -> WideSpec
         next_column: u32::try_from(columns.len()).unwrap_or(u32::MAX),
         max_versions: 1,
         version_guard: None,
-        // Only a table whose rows are few has one.
+        // Rows by time have no even spread of writes. The server writes too few of them for that to matter.
         allow_rising_key: key.iter().any(|(_, of)| *of == ColumnType::Timestamp),
         indexes: Vec::new(),
         ttl,

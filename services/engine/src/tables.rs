@@ -177,8 +177,10 @@ impl Engine {
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
         self.create_users(&name, &spec)?;
-        let (limit, count) = (self.settings.tables.tables_max, self.store.tables().len());
-        if count >= limit && self.store.table(name.as_str()).is_err() {
+        let limit = self.settings.tables.tables_max;
+        let tables = self.store.tables().into_iter();
+        let count = tables.filter(|table| !table.spec().is_system).count();
+        if count >= limit && !spec.is_system && self.store.table(name.as_str()).is_err() {
             return Err(EngineError::TooManyTables { limit, count });
         }
         let table = self.joined(self.store.create_table(name, spec)?);

@@ -304,7 +304,9 @@ impl Engine {
     /// Returns [`EngineError::OtherModel`] for a series table, [`EngineError::Invalid`] for settings that cannot be
     /// compiled, and a store error if the table does not exist.
     pub fn table_of_rows(&self, name: &str) -> Result<Arc<WideTable>> {
-        self.with_rows(self.table_of_any_model(name)?)
+        let table = self.table_of_any_model(name)?;
+        self.check_rows_reachable(&table)?;
+        self.with_rows(table)
     }
 
     /// Returns a table with rows by name without a check of the access.
@@ -313,7 +315,6 @@ impl Engine {
     }
 
     fn with_rows(&self, table: Table) -> Result<Arc<WideTable>> {
-        self.check_rows_reachable(&table)?;
         match table.spec().model {
             model if model.has_rows() => self.compiled(table),
             model => Err(EngineError::OtherModel {

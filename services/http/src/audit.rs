@@ -81,7 +81,7 @@ pub(crate) fn is_change(method: &str, route: &str) -> bool {
 }
 
 /// Path for the audit line of a change through a route that mostly serves reads, such as `/v1/sql`. The handler stores
-/// the path in the response extensions.
+/// the path in the response extensions. An empty path is that of a request without a change.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) String);
 

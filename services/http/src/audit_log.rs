@@ -1,18 +1,20 @@
 //! Audit records of the service: written to their table before a change is answered, and counts of refusals once a minute.
 //!
 //! A task writes the records that wait, in one batch after another. If the store fails, it keeps a bounded number of them
-//! and repeats the write each second; requests do not wait for that, and every record is in the log in any case.
+//! and repeats the write each second; requests do not wait for that. A record that the store refuses for good is dropped.
+//! Every record is in the log in any case, and those that are only there are counted.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tideline_engine::Engine;
 use tideline_engine::audit_table::{AuditKind, AuditRecord};
 use tideline_engine::model::Timestamp;
+use tideline_engine::{Engine, EngineError, ErrorKind};
 use tideline_openapi::ErrorCode;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
@@ -28,14 +30,20 @@ const BATCH_MAX: usize = 200;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between two attempts to write records after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of different refusals that are counted separately within a minute.
-const REFUSALS_MAX: usize = 1_000;
+/// Longest text of a record, in bytes. Longer ones are cut.
+const TEXT_BYTES_MAX: usize = 1_024;
+/// Maximum number of different refusals of known principals that are counted separately within a minute.
+const REFUSALS_MAX: usize = 500;
+/// Maximum number of the others: clients without a token choose how many there are.
+const UNKNOWN_REFUSALS_MAX: usize = 50;
 
 /// Audit records of a service.
 #[derive(Debug)]
 pub(crate) struct AuditLog {
     queue: mpsc::Sender<Message>,
     refusals: Mutex<HashMap<Refusal, Counted>>,
+    /// Number of the next record.
+    number: AtomicI64,
     lost: Arc<AtomicU64>,
 }
 
@@ -48,7 +56,7 @@ pub(crate) struct AuditWriter {
 
 #[derive(Debug)]
 struct Message {
-    record: Option<AuditRecord>,
+    records: Vec<AuditRecord>,
     /// Dropped when the record, and all before it, are written, or when the write has failed.
     done: Option<oneshot::Sender<()>>,
 }
@@ -73,12 +81,14 @@ struct Counted {
 }
 
 impl AuditLog {
-    pub(crate) fn new() -> (Self, AuditWriter) {
+    /// Creates a log. `now` separates its numbers from those of earlier processes.
+    pub(crate) fn new(now: Timestamp) -> (Self, AuditWriter) {
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let lost: Arc<AtomicU64> = Arc::default();
         let log = Self {
             queue: sender,
             refusals: Mutex::default(),
+            number: AtomicI64::new(now.nanos()),
             lost: Arc::clone(&lost),
         };
         (log, AuditWriter { queue, lost })
@@ -91,26 +101,25 @@ impl AuditLog {
 
     /// Writes a record, and waits until it is on stable storage. Gives up waiting, but not writing, if that takes long.
     pub(crate) async fn write(&self, record: AuditRecord) {
-        self.send(Some(record)).await;
+        let written = self.send(vec![record]);
+        wait(written).await;
     }
 
     /// Writes a record some time later. For callers that cannot wait.
     pub(crate) fn note(&self, record: AuditRecord) {
-        let message = Message {
-            record: Some(record),
-            done: None,
-        };
-        if self.queue.try_send(message).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(target: audit::TARGET, "too many audit records wait; one is only in the log");
-        }
+        drop(self.send(vec![record]));
     }
 
     /// Counts a refused request.
     pub(crate) fn count(&self, refusal: Refusal, now: Timestamp) {
         let mut refusals = self.refusals.lock();
-        let is_known = refusals.contains_key(&refusal);
-        let refusal = match is_known || refusals.len() < REFUSALS_MAX {
+        let max = match refusal.principal {
+            Some(_) => REFUSALS_MAX,
+            None => UNKNOWN_REFUSALS_MAX,
+        };
+        let of_kind = |other: &&Refusal| other.principal.is_some() == refusal.principal.is_some();
+        let has_room = || refusals.len() < max || refusals.keys().filter(of_kind).count() < max;
+        let refusal = match refusals.contains_key(&refusal) || has_room() {
             true => refusal,
             false => Refusal {
                 principal: None,
@@ -131,8 +140,12 @@ impl AuditLog {
 
     /// Records the refusals that were counted since the last call.
     pub(crate) fn flush_refusals(&self) {
+        drop(self.send(self.counted_refusals()));
+    }
+
+    fn counted_refusals(&self) -> Vec<AuditRecord> {
         let counted = std::mem::take(&mut *self.refusals.lock());
-        for (refusal, Counted { since, count }) in counted {
+        let record = |(refusal, Counted { since, count }): (Refusal, Counted)| {
             let Refusal {
                 principal,
                 tenant,
@@ -145,8 +158,9 @@ impl AuditLog {
             } = refusal;
             let code = code_name(code);
             tracing::info!(target: audit::TARGET, principal, tenant, client, proxy, method, route, status, code, count, "refusals");
-            self.note(AuditRecord {
+            AuditRecord {
                 at: since,
+                number: 0,
                 kind: AuditKind::Refusal,
                 principal,
                 tenant,
@@ -158,30 +172,61 @@ impl AuditLog {
                 code: Some(code),
                 count,
                 request_id: None,
-            });
-        }
+            }
+        };
+        counted.into_iter().map(record).collect()
     }
 
     /// Records what was counted, and waits until all records are written.
     pub(crate) async fn close(&self) {
-        self.flush_refusals();
-        self.send(None).await;
+        let written = self.send(self.counted_refusals());
+        wait(written).await;
     }
 
-    async fn send(&self, record: Option<AuditRecord>) {
+    /// Sends records to the task. The receiver ends when they are written or cannot be written now; `None` if too many
+    /// records wait, so that these are lost.
+    fn send(&self, mut records: Vec<AuditRecord>) -> Option<oneshot::Receiver<()>> {
+        for record in &mut records {
+            record.number = self.number.fetch_add(1, Ordering::Relaxed);
+            cut(&mut record.path);
+            record.principal.as_mut().map(cut);
+        }
+        let count = records.len();
         let (done, written) = oneshot::channel();
         let message = Message {
-            record,
+            records,
             done: Some(done),
         };
-        let sent = async {
-            if self.queue.send(message).await.is_ok() {
-                let _dropped = written.await;
+        match self.queue.try_send(message) {
+            Ok(()) => Some(written),
+            Err(_) => {
+                lose(&self.lost, count, &"too many records wait");
+                None
             }
-        };
-        if timeout(WAIT_MAX, sent).await.is_err() {
-            tracing::warn!(target: audit::TARGET, "the store takes long to write audit records");
         }
+    }
+}
+
+async fn wait(written: Option<oneshot::Receiver<()>>) {
+    let Some(written) = written else { return };
+    if timeout(WAIT_MAX, written).await.is_err() {
+        tracing::warn!(target: audit::TARGET, "the store takes long to write audit records");
+    }
+}
+
+/// Cuts a text that is too long.
+fn cut(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push('…');
+    }
+}
+
+/// Counts records that are only in the log.
+fn lose(lost: &AtomicU64, count: usize, reason: &dyn fmt::Display) {
+    if count > 0 {
+        lost.fetch_add(count as u64, Ordering::Relaxed);
+        tracing::warn!(target: audit::TARGET, count, %reason, "audit records are only in the log");
     }
 }
 
@@ -203,41 +248,56 @@ impl AuditWriter {
                 false => timeout(RETRY_INTERVAL, received).await.unwrap_or(usize::MAX),
             };
             if count == 0 {
+                lose(&self.lost, records.len(), &"the service has ended");
                 return;
             }
             let done: Vec<_> = messages
                 .iter_mut()
                 .filter_map(|message| message.done.take())
                 .collect();
-            records.extend(messages.into_iter().filter_map(|message| message.record));
+            records.extend(messages.into_iter().flat_map(|message| message.records));
             self.write_all(&engine, &mut records).await;
             drop(done);
         }
     }
 
-    /// Writes all records. After a failure, keeps those that are not written.
+    /// Writes all records. After a failure that can pass, keeps those that are not written. A batch that is refused for good
+    /// is divided, until only records that are refused alone are lost.
     async fn write_all(&self, engine: &Arc<Engine>, records: &mut VecDeque<AuditRecord>) {
+        let mut batch_max = BATCH_MAX;
         while !records.is_empty() {
-            let batch: Vec<AuditRecord> = records.iter().take(BATCH_MAX).cloned().collect();
+            let batch: Vec<AuditRecord> = records.iter().take(batch_max).cloned().collect();
             let (count, engine) = (batch.len(), Arc::clone(engine));
             let written = spawn_blocking(move || engine.put_audit(&batch)).await;
-            match written {
-                Ok(Ok(())) => drop(records.drain(..count)),
-                Ok(Err(error)) => {
+            let refused = match written {
+                Ok(Ok(())) => {
+                    drop(records.drain(..count));
+                    continue;
+                }
+                Ok(Err(error)) if is_passing(&error) => {
                     tracing::warn!(target: audit::TARGET, %error, waiting = records.len(), "audit records could not be written; it is repeated");
                     let over = records.len().saturating_sub(WAITING_MAX);
                     drop(records.drain(..over));
-                    self.lost.fetch_add(over as u64, Ordering::Relaxed);
+                    lose(&self.lost, over, &"the store has not accepted them for long");
                     return;
                 }
-                Err(panicked) => {
-                    tracing::error!(%panicked, "a write of audit records panicked");
-                    self.lost.fetch_add(count as u64, Ordering::Relaxed);
-                    drop(records.drain(..count));
+                Ok(Err(error)) => error.to_string(),
+                Err(panicked) => panicked.to_string(),
+            };
+            match count {
+                1 => {
+                    records.pop_front();
+                    lose(&self.lost, 1, &refused);
                 }
+                _ => batch_max = count / 2,
             }
         }
     }
+}
+
+/// Returns true if the same write can succeed later.
+fn is_passing(error: &EngineError) -> bool {
+    error.is_retryable() || error.kind() == ErrorKind::Internal
 }
 
 #[cfg(test)]
@@ -246,7 +306,7 @@ mod tests {
 
     #[test]
     fn refusals_are_counted_with_a_bound() {
-        let (log, writer) = AuditLog::new();
+        let (log, writer) = AuditLog::new(Timestamp::from_nanos_clamped(1));
         let at = |second: i64| Timestamp::from_nanos_clamped(second);
         for n in 0..1_500_i64 {
             for _ in 0..3 {
@@ -263,18 +323,60 @@ mod tests {
                 log.count(refusal, at(n));
             }
         }
-        let counts: Vec<u64> = log
-            .refusals
-            .lock()
-            .values()
-            .map(|counted| counted.count)
-            .collect();
-        assert_eq!(counts.len(), REFUSALS_MAX + 1);
-        assert_eq!(counts.iter().sum::<u64>(), 4_500);
-        assert_eq!(counts.iter().max(), Some(&1_500));
-        // More records than fit into the queue are only in the log.
-        log.flush_refusals();
+        for n in 0..600 {
+            let refusal = Refusal {
+                principal: Some(format!("token {n}")),
+                tenant: None,
+                client: None,
+                proxy: None,
+                method: "DELETE",
+                route: "/v1/tables/{table}".to_owned(),
+                status: 403,
+                code: ErrorCode::Forbidden,
+            };
+            log.count(refusal, at(1));
+        }
+        let records = log.counted_refusals();
+        let of = |status: u16| {
+            let counts = records.iter().filter(|record| record.status == Some(status));
+            let counts: Vec<u64> = counts.map(|record| record.count).collect();
+            (counts.len(), counts.iter().sum::<u64>(), counts.into_iter().max())
+        };
+        assert_eq!(of(401), (UNKNOWN_REFUSALS_MAX + 1, 4_500, Some(4_350)));
+        assert_eq!(of(403), (REFUSALS_MAX + 1, 600, Some(100)));
         assert!(log.refusals.lock().is_empty());
-        assert_eq!((writer.queue.len(), log.lost()), (WAITING_MAX, 1));
+        // The records of one minute are one message. When too many messages wait, further ones are lost.
+        for _ in 0..WAITING_MAX {
+            assert!(log.send(records[..1].to_vec()).is_some());
+        }
+        assert!(log.send(records[..3].to_vec()).is_none());
+        assert_eq!((writer.queue.len(), log.lost()), (WAITING_MAX, 3));
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_numbers_differ() {
+        let (log, mut writer) = AuditLog::new(Timestamp::from_nanos_clamped(70));
+        let record = AuditRecord {
+            at: Timestamp::from_nanos_clamped(1),
+            number: 0,
+            kind: AuditKind::Change,
+            principal: None,
+            tenant: None,
+            client: None,
+            proxy: None,
+            method: "PUT".to_owned(),
+            path: "é".repeat(TEXT_BYTES_MAX),
+            status: None,
+            code: None,
+            count: 1,
+            request_id: None,
+        };
+        log.note(record.clone());
+        log.note(record);
+        for number in [70, 71] {
+            let message = writer.queue.try_recv().expect("a message");
+            assert_eq!(message.records[0].number, number);
+            assert_eq!(message.records[0].path.len(), TEXT_BYTES_MAX + '…'.len_utf8());
+        }
     }
 }

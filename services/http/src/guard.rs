@@ -25,7 +25,7 @@ use crate::{auth, host, response_memory};
 /// Layer that runs a request if its host, token, role and origin are allowed, and reserves the memory of a large
 /// response. Metrics must remain available to diagnose refusals, so their memory is not reserved.
 ///
-/// The layer stores the [`Granted`] of the request in its extensions, and its principal in the [`Originator`] that
+/// The layer stores the [`Granted`] of the request in its extensions, and its principal in the [`Observation`] that
 /// `observe` has stored there.
 #[derive(Clone)]
 pub(crate) struct GuardLayer {
@@ -38,24 +38,40 @@ pub(crate) const UNNAMED_TENANT: &str =
     "the token may act for several tenants; name the tenant of the request in the header X-Scope-OrgID";
 /// Route of SQL statements.
 const SQL: &str = "/v1/sql";
+/// Ends of the routes of operators that store data.
+const STORING: [&str; 5] = ["/rekey", "/indexes", "/search-indexes", "/restore", "/attach"];
 /// Ends of the routes that last as long as their clients want: watches, and reads that can wait for something new. The
 /// latter have limits of their own.
 const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
 
-/// Principal of a request, for the log: empty until it is known. It is stored in the extensions of the request.
+/// Properties of a request that `observe` records, as soon as it is known. It is stored in the extensions of the request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Originator(Arc<OnceLock<Arc<Principal>>>);
+pub(crate) struct Observation(Arc<Facts>);
 
-impl Originator {
+#[derive(Debug, Default)]
+struct Facts {
+    principal: OnceLock<Arc<Principal>>,
+    change: OnceLock<String>,
+}
+
+impl Observation {
     /// Returns the principal; `None` if the request was refused before it was known.
-    pub(crate) fn get(&self) -> Option<&Arc<Principal>> {
-        self.0.get()
+    pub(crate) fn principal(&self) -> Option<&Arc<Principal>> {
+        self.0.principal.get()
     }
 
-    fn set(&self, principal: Option<&Arc<Principal>>) {
-        if let Some(principal) = principal {
-            self.0.get_or_init(|| Arc::clone(principal));
-        }
+    fn set_principal(&self, principal: &Arc<Principal>) {
+        self.0.principal.get_or_init(|| Arc::clone(principal));
+    }
+
+    /// Returns the description of the change that the request makes, if that is not known from its route.
+    pub(crate) fn change(&self) -> Option<&str> {
+        self.0.change.get().map(String::as_str)
+    }
+
+    /// Sets the description of the change that the request makes, before it makes it.
+    pub(crate) fn set_change(&self, change: String) {
+        self.0.change.get_or_init(|| change);
     }
 }
 
@@ -95,8 +111,10 @@ where
         let app = self.app.clone();
         let mut principal = None;
         let admitted = admit(&app, &self.routes, &request, &mut principal);
-        if let Some(originator) = request.extensions().get::<Originator>() {
-            originator.set(principal.as_ref());
+        if let Some((observation, principal)) =
+            request.extensions().get::<Observation>().zip(principal.as_ref())
+        {
+            observation.set_principal(principal);
         }
         let (granted, query) = match admitted {
             Ok((granted, query)) => (granted, query.map(Arc::new)),
@@ -184,6 +202,10 @@ fn admit(
     Ok((Some(granted), query))
 }
 
+fn stores(path: &str) -> bool {
+    STORING.iter().any(|end| path.ends_with(end))
+}
+
 fn can_wait(path: &str) -> bool {
     WAITING.iter().any(|end| path.ends_with(end))
 }
@@ -206,6 +228,10 @@ fn admit_to_budgets(
     match action {
         Some(Action::Write) => {
             tenant.check_writes(now, only_removes)?;
+            Ok(None)
+        }
+        Some(Action::Operate) if method == Method::POST && path.is_some_and(stores) => {
+            tenant.check_writes(now, false)?;
             Ok(None)
         }
         Some(Action::Read) => {

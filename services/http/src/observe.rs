@@ -24,7 +24,7 @@ use crate::audit::{self, Changed};
 use crate::audit_log::{Refusal, code_name};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
-use crate::guard::Originator;
+use crate::guard::Observation;
 use crate::metrics::RequestLabels;
 use tideline_connections::{Client, Origin};
 
@@ -77,17 +77,15 @@ where
     fn call(&mut self, mut request: Request) -> Self::Future {
         let app = self.app.clone();
         let observed = Observed::new(&app, &request);
-        request.extensions_mut().insert(observed.originator.clone());
-        let mut change = observed.change(&app);
+        request.extensions_mut().insert(observed.observation.clone());
+        let change = observed.running_change(&app);
         let response = self.inner.call(request);
         Box::pin(async move {
             let running = app.metrics.requests_running.count();
             let Ok(response) = observed.context.clone().scope(response).await;
             drop(running);
             let (response, record) = observed.answered(&app, response.into_response());
-            if let Some(change) = &mut change {
-                change.is_answered = true;
-            }
+            change.end();
             if let Some(record) = record {
                 app.audit.write(record).await;
             }
@@ -105,7 +103,7 @@ struct Observed {
     /// Path of a change; otherwise empty.
     path: String,
     origin: Option<Origin>,
-    originator: Originator,
+    observation: Observation,
     /// Size of the request body in bytes, if the client has declared it.
     sent: Option<u64>,
 }
@@ -133,23 +131,22 @@ impl Observed {
             },
             route,
             origin,
-            originator: Originator::default(),
+            observation: Observation::default(),
             sent: request.body().size_hint().exact(),
         }
     }
 
-    /// Returns the change that the request will make; `None` for a request that changes nothing, or of which only the
-    /// response tells.
-    fn change(&self, app: &App) -> Option<RunningChange> {
-        (!self.path.is_empty()).then(|| RunningChange {
+    /// Returns the guard that records a change whose client disconnects.
+    fn running_change(&self, app: &App) -> RunningChange {
+        RunningChange {
             app: app.clone(),
             method: self.method,
             path: self.path.clone(),
             origin: self.origin,
-            originator: self.originator.clone(),
+            observation: self.observation.clone(),
             id: self.context.id.clone(),
             is_answered: false,
-        })
+        }
     }
 
     /// Logs and counts the response, and adds the request id to its headers. Also returns the record of a change.
@@ -161,7 +158,7 @@ impl Observed {
             route,
             path,
             origin,
-            originator,
+            observation,
             sent,
         } = self;
         let peer = origin.map(tracing::field::display);
@@ -189,10 +186,11 @@ impl Observed {
         let ms = seconds * 1e3;
         let bytes = response.body().size_hint().exact();
         let id = id.as_str();
-        let principal = originator.get();
-        let path = match response.extensions().get::<Changed>() {
-            Some(Changed(what)) => what.clone(),
-            None => path,
+        let principal = observation.principal();
+        let path = match (response.extensions().get::<Changed>(), observation.change()) {
+            (Some(Changed(what)), _) => what.clone(),
+            (None, Some(change)) => change.to_owned(),
+            (None, None) => path,
         };
         match response.extensions().get::<FailureNote>() {
             Some(FailureNote { code, message }) if status >= 500 => {
@@ -251,11 +249,11 @@ impl Observed {
                 tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
                 let code = code.map(code_name);
                 let outcome = (Some(status), code);
-                Some(record_of(app, method, path, origin, &originator, id, outcome))
+                Some(record_of(app, method, path, origin, &observation, id, outcome))
             }
             (400..500, Some(code)) if !path.is_empty() || matches!(status, 401 | 403 | 429) => {
-                let originator = principal.map(|principal| (principal.label(), tenant_of(principal)));
-                let (principal, tenant) = originator.unzip();
+                let named = principal.map(|principal| (principal.label(), tenant_of(principal)));
+                let (principal, tenant) = named.unzip();
                 let refusal = Refusal {
                     principal,
                     tenant: tenant.flatten(),
@@ -283,16 +281,23 @@ impl Observed {
     }
 }
 
-/// Change that is running. If its client disconnects before the response, the change can go on; it is recorded without an
-/// outcome.
+/// Request that is running, and may make a change. If its client disconnects before the response, the change can go on; it
+/// is recorded without an outcome.
 struct RunningChange {
     app: App,
     method: &'static str,
     path: String,
     origin: Option<Origin>,
-    originator: Originator,
+    observation: Observation,
     id: RequestId,
     is_answered: bool,
+}
+
+impl RunningChange {
+    /// Ends the guard of a request whose response records the change.
+    fn end(mut self) {
+        self.is_answered = true;
+    }
 }
 
 impl Drop for RunningChange {
@@ -300,9 +305,15 @@ impl Drop for RunningChange {
         if self.is_answered {
             return;
         }
-        let path = std::mem::take(&mut self.path);
+        let path = match self.observation.change() {
+            Some(change) => change.to_owned(),
+            None => std::mem::take(&mut self.path),
+        };
+        if path.is_empty() {
+            return;
+        }
         let id = self.id.as_str();
-        let principal = self.originator.get().map(tracing::field::display);
+        let principal = self.observation.principal().map(tracing::field::display);
         let peer = self.origin.map(tracing::field::display);
         tracing::info!(target: audit::TARGET, principal, peer, method = self.method, path, request_id = id, "change, whose client has disconnected");
         let record = record_of(
@@ -310,7 +321,7 @@ impl Drop for RunningChange {
             self.method,
             path,
             self.origin,
-            &self.originator,
+            &self.observation,
             id,
             (None, None),
         );
@@ -324,13 +335,14 @@ fn record_of(
     method: &'static str,
     path: String,
     origin: Option<Origin>,
-    originator: &Originator,
+    observation: &Observation,
     id: &str,
     (status, code): (Option<u16>, Option<String>),
 ) -> AuditRecord {
-    let principal = originator.get();
+    let principal = observation.principal();
     AuditRecord {
         at: app.service_engine().clock().now(),
+        number: 0,
         kind: AuditKind::Change,
         principal: principal.map(|principal| principal.label()),
         tenant: principal.and_then(|principal| tenant_of(principal)),

@@ -93,7 +93,7 @@ pub async fn serve(
     let stores = stores
         .map_err(io::Error::other)?
         .map_err(|failure: Failure| io::Error::other(failure.message))?;
-    let (audit, writer) = AuditLog::new();
+    let (audit, writer) = AuditLog::new(engine.clock().now());
     tokio::spawn(writer.run(Arc::clone(&engine)));
     let app = App::new(engine, scheduler, Arc::new(streams), stores, audit, settings);
     tokio::spawn(at_intervals(app.downgrade(), REFUSALS_INTERVAL, |app| {
@@ -171,6 +171,7 @@ fn follow_files(app: &App) {
     for file in &changed {
         app.audit.note(AuditRecord {
             at: app.service_engine().clock().now(),
+            number: 0,
             kind: AuditKind::Change,
             principal: Some("a file of the configuration".to_owned()),
             tenant: None,

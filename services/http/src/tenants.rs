@@ -56,15 +56,14 @@ impl TenantStore {
         if tenants.is_empty() {
             return;
         }
-        let new_timelines: Vec<u64> = tenants.iter().map(|tenant| tenant.new_timelines()).collect();
         let tables = self.engine.stored_data();
-        for (tenant, new_timelines) in tenants.iter().zip(new_timelines) {
+        for tenant in tenants {
             let mut sum = StoredData::default();
             let own = tables
                 .iter()
                 .filter(|table| tenant.record().has_table(table.table.as_str()));
             own.for_each(|TableData { data, .. }| sum.add(data));
-            tenant.set_stored(sum, new_timelines);
+            tenant.set_stored(sum);
         }
     }
 

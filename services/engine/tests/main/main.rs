@@ -14,5 +14,6 @@ mod models;
 mod open_edits;
 mod settings;
 mod support;
+mod system_tables;
 mod threads;
 mod watch;

@@ -35,6 +35,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::{Grant, Requester};
+use crate::guard::Observation;
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
@@ -129,6 +130,8 @@ async fn run(
         }
     };
     let key = request_key(request.headers())?;
+    let observation = request.extensions().get::<Observation>().cloned();
+    let observation = observation.unwrap_or_default();
     let parsed = parse(&requester, request).await?;
     let app = match &parsed.statement {
         Statement::Select(_) | Statement::Explain(_) | Statement::Show(_) => requester.grant(Action::Read)?,
@@ -165,6 +168,9 @@ async fn run(
             .await
         }
         Statement::Write(write) => {
+            if let WriteStatement::Delete(_) = write {
+                observation.set_change(change_text(&format!("DELETE FROM {}", write.table().text)));
+            }
             wait_for_searches(&app.engine, &write.table().text).await;
             let permit = app.writes.take(current_client()).await?;
             let engine = app.engine.clone();
@@ -180,14 +186,13 @@ async fn run(
                 Ok((result, plan))
             });
             Ok(match written.await? {
-                (WriteResult::Rows(outcomes), plan) => report(outcomes, None, id, plan.ignores_existing),
-                (WriteResult::RangesDeleted, plan) => {
-                    let change = format!("DELETE FROM {}", plan.table().table().name());
-                    done(SqlAction::Deleted, &change, id)
+                (WriteResult::Rows(outcomes), plan) => {
+                    without_change(report(outcomes, None, id, plan.ignores_existing))
                 }
+                (WriteResult::RangesDeleted, _) => done(SqlAction::Deleted, id),
             })
         }
-        Statement::Change(change) => change_table(&app, change, id).await,
+        Statement::Change(change) => change_table(&app, change, id, &observation).await,
     }
 }
 
@@ -361,7 +366,12 @@ impl RowsWriter<'_> {
 }
 
 /// Runs a statement that changes tables or indexes.
-async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> Result<Response> {
+async fn change_table(
+    app: &Grant,
+    statement: TableStatement,
+    id: RequestId,
+    observation: &Observation,
+) -> Result<Response> {
     let text = match &statement {
         TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
         TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),
@@ -373,6 +383,7 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
             format!("DROP INDEX {} ON {}", index.text, table.text)
         }
     };
+    observation.set_change(change_text(&text));
     let change = app.change(move |engine| Ok(tables::change(engine, statement)?));
     let changed = change.await?;
     // A new index is built by a job.
@@ -384,21 +395,31 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
         TableChange::Dropped => SqlAction::Dropped,
         TableChange::Missing => SqlAction::Missing,
     };
-    Ok(done(action, &text, id))
+    Ok(done(action, id))
 }
 
-/// Returns the response to a statement that returns no rows. `change` is the text of the statement for the audit log.
-fn done(action: SqlAction, change: &str, id: RequestId) -> Response {
-    let mut response = JsonResponse(SqlDone {
+/// Returns the description of a change for its record.
+fn change_text(statement: &str) -> String {
+    format!("/v1/sql {statement}")
+}
+
+/// Returns the response to a statement that returns no rows.
+fn done(action: SqlAction, id: RequestId) -> Response {
+    let response = JsonResponse(SqlDone {
         done: action,
         request_id: id.into(),
     })
     .into_response();
-    if !matches!(action, SqlAction::Exists | SqlAction::Missing) {
-        response
-            .extensions_mut()
-            .insert(Changed(format!("/v1/sql {change}")));
+    match action {
+        SqlAction::Exists | SqlAction::Missing => without_change(response),
+        _ => response,
     }
+}
+
+/// Returns the response to a statement that turned out to change nothing that is recorded: deletes of single rows are
+/// writes.
+fn without_change(mut response: Response) -> Response {
+    response.extensions_mut().insert(Changed(String::new()));
     response
 }
 

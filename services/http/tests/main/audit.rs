@@ -271,3 +271,38 @@ fn a_change_whose_client_has_left_is_recorded_without_an_outcome() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn statements_of_sql_that_fail_or_change_nothing() {
+    let server = start();
+    let sql = |statement: &str| {
+        let body = json!({"statement": statement}).to_string();
+        ask(&server, ROOT, "POST", "/v1/sql", &body).status
+    };
+    assert_eq!(
+        sql("CREATE TABLE meters (id BIGINT PRIMARY KEY, note VARCHAR)"),
+        200
+    );
+    assert_eq!(
+        sql("CREATE TABLE IF NOT EXISTS meters (id BIGINT PRIMARY KEY)"),
+        200
+    );
+    assert_eq!(sql("CREATE TABLE meters (id BIGINT PRIMARY KEY)"), 409);
+    assert_eq!(sql("INSERT INTO meters (id) VALUES (1)"), 200);
+    assert_eq!(sql("DELETE FROM meters WHERE id = 1"), 200);
+    assert_eq!(sql("DELETE FROM meters WHERE id >= 1"), 200);
+    assert_eq!(sql("DROP TABLE meters"), 200);
+    let changes = records(&server, "kind = 'change'");
+    let paths: Vec<&str> = changes
+        .iter()
+        .map(|record| record["path"].as_str().expect("a path"))
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "/v1/sql CREATE TABLE meters",
+            "/v1/sql DELETE FROM meters",
+            "/v1/sql DROP TABLE meters"
+        ]
+    );
+}

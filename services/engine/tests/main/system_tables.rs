@@ -1,0 +1,85 @@
+//! Tables of the server: the jobs of tables apply to them, and their names are reserved.
+//!
+//! Who reads the audit table is a matter of tokens, and tested in `services/http`.
+
+use std::ops::ControlFlow;
+
+use tideline_engine::audit_table::{AUDIT_TABLE, AuditKind, AuditRecord, RETENTION_DEFAULT};
+use tideline_engine::state_table::{STATE_TABLE, StateRow};
+use tideline_engine::{Engine, ErrorKind};
+use tideline_model::{TableName, TableSpec, Timestamp};
+
+use crate::support::{DAY, Fixture, START};
+
+fn record(at: i64, number: i64) -> AuditRecord {
+    AuditRecord {
+        at: Timestamp::from_nanos_clamped(at),
+        number,
+        kind: AuditKind::Change,
+        principal: Some("configured token".to_owned()),
+        tenant: None,
+        client: None,
+        proxy: None,
+        method: "PUT".to_owned(),
+        path: "/v1/tenants/acme".to_owned(),
+        status: Some(200),
+        code: None,
+        count: 1,
+        request_id: None,
+    }
+}
+
+fn rows(engine: &Engine, name: &str) -> u64 {
+    let table = engine.table_of_any_model(name).expect("it exists");
+    let survey = engine.survey_rows(table.points().id(), &mut |_| ControlFlow::Continue(()));
+    survey.expect("it can be surveyed");
+    let survey = engine.row_survey(table.points().id()).expect("a survey");
+    survey.rows.rows
+}
+
+#[test]
+fn tables_of_the_server_are_surveyed_like_others() {
+    let fixture = Fixture::new();
+    let engine = fixture.open_with(|settings| settings.tables.tables_max = 1);
+    // A record that is written again after an unknown outcome is there once.
+    for number in [1, 2, 2] {
+        engine.put_audit(&[record(START, number)]).expect("written");
+    }
+    let row = StateRow {
+        name: "a".to_owned(),
+        part: String::new(),
+        value: Some("text".to_owned()),
+    };
+    engine.put_state("owner", &[row]).expect("written");
+    engine.seal().expect("flushed");
+    assert_eq!((rows(&engine, AUDIT_TABLE), rows(&engine, STATE_TABLE)), (2, 1));
+    assert!(
+        engine
+            .stored_data()
+            .iter()
+            .all(|table| table.table.as_str() == TableName::DEFAULT),
+        "no tenant pays for them"
+    );
+    assert_eq!(engine.audit_retention().expect("read"), RETENTION_DEFAULT);
+    engine.set_audit_retention(30 * DAY).expect("set");
+    assert_eq!(engine.audit_retention().expect("read"), 30 * DAY);
+    let error = engine.set_audit_retention(DAY - 1).expect_err("too short");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn a_table_of_an_earlier_release_with_the_name_is_named_in_the_error() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let name = || TableName::new(AUDIT_TABLE).expect("a name");
+    let refused = engine.create_table(name(), TableSpec::default());
+    assert_eq!(refused.expect_err("reserved").kind(), ErrorKind::Forbidden);
+    // Only a release without the audit table creates it.
+    engine
+        .store()
+        .create_table(name(), TableSpec::default())
+        .expect("created");
+    let error = engine.put_audit(&[record(START, 1)]).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains(AUDIT_TABLE), "{error}");
+}
