@@ -1,6 +1,6 @@
-//! Planted secrets: none of them is in a response, a metric, the log, the audit table or a file of the data folder.
+//! Planted secrets are not in a response, a metric, the log, the audit table or a file of the data folder.
 //!
-//! The secrets come to the server in each way that it accepts, in valid and in invalid requests, and it logs as much as it
+//! The server gets the secrets in each way that it accepts, in valid and in invalid requests, and it logs as much as it
 //! can. A response that creates a token shows it once, as promised.
 
 use std::fs;
@@ -182,10 +182,10 @@ fn no_output_has_a_planted_secret() {
     let planted: Vec<&str> = planted.collect();
     for secret in &planted {
         for (request, response) in &responses {
-            assert!(!response.contains(secret), "{request} tells {secret}: {response}");
+            assert!(!response.contains(secret), "{request} has {secret}: {response}");
         }
         let line = said.lines().find(|line| line.contains(secret));
-        assert!(line.is_none(), "the log tells {secret}: {line:?}");
+        assert!(line.is_none(), "the log has {secret}: {line:?}");
     }
     let mut files = 0;
     each_file(&data, &mut |path, content| {
