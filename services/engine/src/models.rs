@@ -61,13 +61,15 @@ impl Engine {
         found.map(|table| restricted(access, table))
     }
 
-    /// Returns the tables of all models that the principal of this handle may use, sorted by name.
+    /// Returns the tables of all models that the principal of this handle may use, sorted by name, without those of the
+    /// server. A handle of the server itself returns all.
     pub fn tables(&self) -> Vec<Table> {
         let tables = self.known_tables();
         let Some(access) = &self.access else {
             return tables;
         };
-        let allowed = tables.into_iter().filter(|table| check(access, table).is_ok());
+        let users = tables.into_iter().filter(|table| !table.spec().is_system);
+        let allowed = users.filter(|table| check(access, table).is_ok());
         allowed.map(|table| restricted(access, table)).collect()
     }
 

@@ -43,7 +43,6 @@ async fn list(app: Grant, id: RequestId) -> Result<Json<TableList>> {
     let tables = app
         .read(|engine| {
             let tables = engine.tables().into_iter();
-            let tables = tables.filter(|table| !table.spec().is_system);
             Ok(tables.map(|table| view(&table)).collect())
         })
         .await?;

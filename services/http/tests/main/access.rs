@@ -6,7 +6,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
@@ -670,6 +671,51 @@ fn tokens_are_rotated_with_an_overlap_and_expire() {
     let listed = ask(&server, ROOT, "GET", "/v1/tokens", "").expect(200);
     assert_eq!(listed["tokens"][0]["is_expired"], true);
     ask(&server, ROOT, "POST", &path, "{}").expect(409);
+}
+
+/// Eight clients write without a pause while the token of four of them is rotated fifty times, and the tokens of others are
+/// revoked. A client takes the new secret when it is there, as a file of a secret store is replaced.
+#[test]
+fn rotation_and_revocation_fail_no_request_of_a_valid_secret() {
+    let server = start();
+    let writer = || create(&server, &json!({"name": "a", "roles": ["writer"]}));
+    let text = |created: &Value| created["token"].as_str().expect("a token").to_owned();
+    let (rotated, other) = (writer(), writer());
+    let secrets = [Mutex::new(text(&rotated)), Mutex::new(text(&other))];
+    let stop = AtomicBool::new(false);
+    let written: [AtomicU64; 8] = std::array::from_fn(|_| AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for (client, written) in written.iter().enumerate() {
+            let (server, secret, stop) = (&server, &secrets[client % 2], &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let secret = secret.lock().expect("no panic").clone();
+                    let line = format!("cpu,host=h{client} usage=1");
+                    let response = ask(server, &secret, "POST", "/write", &line);
+                    assert_eq!(response.status, 204, "{}", response.text());
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let id = rotated["id"].as_str().expect("an id");
+        for _ in 0..50 {
+            let path = format!("/v1/tokens/{id}/rotate");
+            let new = ask(&server, ROOT, "POST", &path, r#"{"overlap": "1h"}"#).expect(200);
+            *secrets[0].lock().expect("no panic") = text(&new);
+            let revoked = writer();
+            let path = format!("/v1/tokens/{}", revoked["id"].as_str().expect("an id"));
+            assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
+            let refused = ask(&server, &text(&revoked), "POST", "/write", "cpu usage=1");
+            assert_eq!(refused.status, 401);
+            // A secret is valid until the second rotation after its own, so each client has to take the new one first.
+            let counts = || written.each_ref().map(|written| written.load(Ordering::Relaxed));
+            let before = counts();
+            while counts().iter().zip(before).any(|(now, before)| *now < before + 2) {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
