@@ -25,7 +25,7 @@ use crate::row_search::folder_of;
 pub struct CheckReport {
     /// Counts of tables, segments and journal entries.
     pub store: Checked,
-    /// Flushed rows of wide tables.
+    /// Flushed rows of wide tables, without those of the tables of the server.
     pub rows: u64,
     /// Bytes of the flushed rows.
     pub row_bytes: u64,
@@ -53,8 +53,10 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
             let name = table.name.as_str();
             match check_wide(backend, parts.as_ref(), table.id, wide, &journal) {
                 Ok(checked) => {
-                    report.rows += checked.rows;
-                    report.row_bytes += checked.bytes;
+                    if !table.spec.is_system {
+                        report.rows += checked.rows;
+                        report.row_bytes += checked.bytes;
+                    }
                     let findings = checked.findings.into_iter();
                     report
                         .findings

@@ -23,7 +23,7 @@ use tideline_scheduler::{Job, SchedulerError};
 use crate::app::{App, Waiting, blocking, stoppable};
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
-use crate::guard::UNNAMED_TENANT;
+use crate::guard::{Observation, UNNAMED_TENANT};
 
 /// Originator of a request, and the action that the route declares. `guard` stores it in the request.
 #[derive(Debug, Clone)]
@@ -42,6 +42,7 @@ pub(crate) struct Grant {
     pub(crate) engine: Arc<Engine>,
     /// The querier of this engine.
     pub(crate) querier: Querier,
+    observation: Observation,
 }
 
 /// State of the service for a request whose action depends on its content.
@@ -49,6 +50,7 @@ pub(crate) struct Grant {
 pub(crate) struct Requester {
     app: App,
     pub(crate) principal: Arc<Principal>,
+    observation: Observation,
 }
 
 impl Deref for Grant {
@@ -72,7 +74,10 @@ impl FromRequestParts<App> for Grant {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let access = granted(parts)?.access.clone();
-        let grant = Self::new(app, access.ok_or_else(undeclared)?);
+        let grant = Self {
+            observation: parts.extensions.get().cloned().unwrap_or_default(),
+            ..Self::new(app, access.ok_or_else(undeclared)?)
+        };
         grant.check_path(parts).await?;
         Ok(grant)
     }
@@ -85,6 +90,7 @@ impl FromRequestParts<App> for Requester {
         Ok(Self {
             app: app.clone(),
             principal: Arc::clone(&granted(parts)?.principal),
+            observation: parts.extensions.get().cloned().unwrap_or_default(),
         })
     }
 }
@@ -114,18 +120,18 @@ impl Requester {
     /// or, for a write, if the budget of its tenant is used up.
     pub(crate) fn grant(&self, action: Action) -> Result<Grant> {
         match action {
-            Action::Write => self.grant_write(false),
+            Action::Write => self.grant_in_budget(Action::Write, false),
             action => self.grant_without_budget(action),
         }
     }
 
-    /// Returns the grant for a write, or for one that only removes data.
+    /// Returns the grant for an action that stores data, or that only removes data, within the budgets of the tenant.
     ///
     /// # Errors
     ///
     /// The errors of [`grant`](Self::grant).
-    pub(crate) fn grant_write(&self, only_removes: bool) -> Result<Grant> {
-        let grant = self.grant_without_budget(Action::Write)?;
+    pub(crate) fn grant_in_budget(&self, action: Action, only_removes: bool) -> Result<Grant> {
+        let grant = self.grant_without_budget(action)?;
         if let Some(tenant) = self.principal.tenant() {
             tenant.check_writes(self.service_engine().clock().monotonic(), only_removes)?;
         }
@@ -136,7 +142,15 @@ impl Requester {
         if self.principal.needs_tenant() {
             return Err(Failure::invalid(UNNAMED_TENANT));
         }
-        Ok(Grant::new(&self.app, Access::new(&self.principal, action)?))
+        Ok(Grant {
+            observation: self.observation.clone(),
+            ..Grant::new(&self.app, Access::new(&self.principal, action)?)
+        })
+    }
+
+    /// Sets the description of the change that the request makes; see [`Grant::note_change`].
+    pub(crate) fn note_change(&self, change: String) {
+        self.observation.set_change(change);
     }
 
     /// Returns the grant for the most that the token allows. Agents list databases and send `CREATE DATABASE` with a token
@@ -158,6 +172,7 @@ impl Grant {
         let engine = Arc::new(app.service_engine().with_access(access.clone()));
         Self {
             querier: app.querier.with_engine(Arc::clone(&engine)),
+            observation: Observation::default(),
             engine,
             app: app.clone(),
             access,
@@ -213,6 +228,12 @@ impl Grant {
             true => Ok(()),
             false => Err(no_stream(name).into()),
         }
+    }
+
+    /// Sets the description of the change that the request makes, for its audit record. Called before the change, by
+    /// handlers whose path does not name what they change.
+    pub(crate) fn note_change(&self, change: String) {
+        self.observation.set_change(change);
     }
 
     /// Returns true if the principal may know of work on a table. The table may have been dropped meanwhile.

@@ -144,7 +144,12 @@ impl Metrics {
     }
 }
 
-/// Returns the first [`LABELS_MAX`] values, and the sum of the others.
+/// Returns the first [`LABELS_MAX`] values, for counters: a sum of the others would fall when a table is dropped.
+fn first<'v>(values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str, f64)> {
+    values.take(LABELS_MAX).collect()
+}
+
+/// Returns the first [`LABELS_MAX`] values, and the sum of the others, for gauges.
 fn bounded<'v>(mut values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str, f64)> {
     let mut own: Vec<_> = values.by_ref().take(LABELS_MAX).collect();
     if let Some(others) = values.map(|(_, value)| value).reduce(|sum, value| sum + value) {
@@ -207,5 +212,7 @@ mod tests {
             (LABELS_MAX + 1, Some(&(OTHERS, 3.0)))
         );
         assert!(values(0).is_empty());
+        let own = first(names.iter().map(|name| (name.as_str(), 1.0)));
+        assert_eq!(own.len(), LABELS_MAX);
     }
 }

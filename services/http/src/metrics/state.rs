@@ -279,6 +279,11 @@ fn disk(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
         usage.free_bytes as f64,
     )?;
     figures.gauge(
+        "disk_free_min_bytes",
+        "Free bytes of the data disk below which writes are refused",
+        usage.free_bytes_min as f64,
+    )?;
+    figures.gauge(
         "cold_disk_free_bytes",
         "Free bytes of the disk of the cold tier",
         usage.cold_free_bytes as f64,

@@ -8,8 +8,8 @@ use tideline_engine::Engine;
 use tideline_engine::model::Tier;
 use tideline_engine::stored_data::TableData;
 
-use super::bounded;
 use super::figures::Figures;
+use super::{bounded, first};
 
 const LABEL: &str = "table";
 
@@ -26,6 +26,9 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
             None => tables.push(table),
         }
     }
+    let written = tables
+        .iter()
+        .map(|table| (table.table.as_str(), table.written as f64));
     let values = |value: &dyn Fn(&TableData) -> u64| {
         bounded(
             tables
@@ -36,7 +39,7 @@ pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
     figures.counters(
         "table_points",
         "Points, rows and messages written to the table, and deletes of rows",
-        (LABEL, &values(&|table| table.written)),
+        (LABEL, &first(written)),
     )?;
     figures.gauges(
         "table_timelines",

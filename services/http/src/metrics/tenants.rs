@@ -7,8 +7,8 @@ use std::fmt;
 use tideline_access::TenantFigures;
 use tideline_engine::model::Tier;
 
-use super::bounded;
 use super::figures::Figures;
+use super::{bounded, first};
 use crate::app::App;
 
 const LABEL: &str = "tenant";
@@ -20,18 +20,22 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         .iter()
         .map(|tenant| (tenant.record().name.as_str(), tenant.figures()))
         .collect();
-    let values = |value: fn(&TenantFigures) -> u64| {
-        bounded(named.iter().map(|(name, figures)| (*name, value(figures) as f64)))
+    let each = |value: fn(&TenantFigures) -> u64| {
+        named
+            .iter()
+            .map(move |(name, figures)| (*name, value(figures) as f64))
     };
+    let counts = |value| first(each(value));
+    let values = |value| bounded(each(value));
     figures.counters(
         "tenant_points",
         "Points, rows and messages of the writes for the tenant, also those that were rejected",
-        (LABEL, &values(|figures| figures.points)),
+        (LABEL, &counts(|figures| figures.points)),
     )?;
     figures.counters(
         "tenant_read_bytes",
         "Bytes of stored points, rows and values that were read for the tenant",
-        (LABEL, &values(|figures| figures.bytes_read)),
+        (LABEL, &counts(|figures| figures.bytes_read)),
     )?;
     figures.gauges(
         "tenant_memory_bytes",
@@ -75,21 +79,21 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     figures.counters(
         "tenant_refused_writes",
         "Writes refused because the tenant writes more points per second, or stores more bytes, than its budget",
-        (LABEL, &values(|figures| figures.refused_writes)),
+        (LABEL, &counts(|figures| figures.refused_writes)),
     )?;
     figures.counters(
         "tenant_refused_timelines",
         "Points refused because the tenant has more timelines, or new ones per minute, than its budget",
-        (LABEL, &values(|figures| figures.refused_timelines)),
+        (LABEL, &counts(|figures| figures.refused_timelines)),
     )?;
     figures.counters(
         "tenant_refused_queries",
         "Requests refused because the tenant runs as many queries, or reads as many bytes, as its budget allows",
-        (LABEL, &values(|figures| figures.refused_queries)),
+        (LABEL, &counts(|figures| figures.refused_queries)),
     )?;
     figures.counters(
         "tenant_refused_memory",
         "Reservations of memory refused because requests of the tenant hold as much as its budget allows",
-        (LABEL, &values(|figures| figures.refused_memory)),
+        (LABEL, &counts(|figures| figures.refused_memory)),
     )
 }

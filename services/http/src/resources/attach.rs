@@ -52,6 +52,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 async fn attach(app: Grant, id: RequestId, Json(request): Json<wire::AttachArchive>) -> Result<Response> {
     app.access.check_all()?;
     let wait = request.wait;
+    app.note_change(format!("/v1/archive/attach {}", request.target));
     let request = to_request(request)?;
     let permit = app.requested_jobs.take(current_client()).await?;
     let running = app.clone();

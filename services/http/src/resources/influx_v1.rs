@@ -180,14 +180,26 @@ async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Re
     if let Some(error) = unsupported {
         return Err(Failure::invalid(error));
     }
+    let wanted = statements.iter().filter_map(|statement| match statement {
+        Statement::CreateDatabase { name } if origin == Origin::OwnSite => Some(name.as_str()),
+        _ => None,
+    });
+    let wanted: Vec<&str> = wanted.collect();
+    let creates = !wanted.is_empty();
+    if creates {
+        requester.note_change(change_text(&wanted));
+    }
     let (statements, creations) = create_databases(app, statements, origin).await?;
     let created: Vec<&str> = creations
         .iter()
         .filter(|creation| creation.outcome == Ok(true))
         .map(|creation| creation.name.as_str())
         .collect();
-    let changed =
-        (!created.is_empty()).then(|| Changed(format!("/query CREATE DATABASE {}", created.join(", "))));
+    // Databases that exist are no change.
+    let changed = creates.then(|| match created.as_slice() {
+        [] => Changed(String::new()),
+        created => Changed(change_text(created)),
+    });
     let context = WriteContext {
         permit: Some(app.queries.take(current_client()).await?),
         ..WriteContext::default()
@@ -201,6 +213,11 @@ async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Re
         response.extensions_mut().insert(changed);
     }
     Ok(response)
+}
+
+/// Returns the description of the creation of databases, for its audit record.
+fn change_text(names: &[&str]) -> String {
+    format!("/query CREATE DATABASE {}", names.join(", "))
 }
 
 /// Outcome of a `CREATE DATABASE` statement.

@@ -133,6 +133,8 @@ async fn start(
         Some(table) => drop(app.engine.table_of_any_model(table)?),
         None => app.access.check_all()?,
     }
+    let of_table = table.as_ref().map(|table| format!(" of {table}"));
+    app.note_change(format!("/v1/jobs {kind}{}", of_table.unwrap_or_default()));
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
         // A seal is independent of moves and must not wait for a long move.

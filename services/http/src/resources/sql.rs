@@ -35,7 +35,6 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::{Grant, Requester};
-use crate::guard::Observation;
 use crate::ingest::request_key;
 use crate::resources::Failures;
 use crate::resources::query::{accepted_format, describe};
@@ -130,12 +129,15 @@ async fn run(
         }
     };
     let key = request_key(request.headers())?;
-    let observation = request.extensions().get::<Observation>().cloned();
-    let observation = observation.unwrap_or_default();
     let parsed = parse(&requester, request).await?;
     let app = match &parsed.statement {
         Statement::Select(_) | Statement::Explain(_) | Statement::Show(_) => requester.grant(Action::Read)?,
-        Statement::Write(write) => requester.grant_write(matches!(write, WriteStatement::Delete(_)))?,
+        Statement::Write(write) => {
+            requester.grant_in_budget(Action::Write, matches!(write, WriteStatement::Delete(_)))?
+        }
+        Statement::Change(TableStatement::CreateIndex(_)) => {
+            requester.grant_in_budget(Action::Operate, false)?
+        }
         Statement::Change(_) => requester.grant(Action::Operate)?,
     };
     let integers = query.integers.unwrap_or_default();
@@ -168,31 +170,30 @@ async fn run(
             .await
         }
         Statement::Write(write) => {
-            if let WriteStatement::Delete(_) = write {
-                observation.set_change(change_text(&format!("DELETE FROM {}", write.table().text)));
-            }
             wait_for_searches(&app.engine, &write.table().text).await;
             let permit = app.writes.take(current_client()).await?;
-            let engine = app.engine.clone();
+            let (engine, noted) = (app.engine.clone(), app.clone());
             let (body, memory) = (parsed.body, parsed.memory);
             let cancel = Cancel::new();
             let _waiting = Waiting(Some(cancel.clone()));
             let written = blocking(move || {
                 let (_permit, _memory) = (permit, memory);
                 let plan = WritePlan::new(&engine, write)?;
+                if plan.deletes_ranges() {
+                    let table = plan.table().table().name();
+                    noted.note_change(change_text(&format!("DELETE FROM {table}")));
+                }
                 let durability = query.durability.map(Into::into);
                 let is_stopped = || cancel.is_cancelled();
                 let result = plan.run(&engine, &body, durability, integers, key, &is_stopped)?;
                 Ok((result, plan))
             });
             Ok(match written.await? {
-                (WriteResult::Rows(outcomes), plan) => {
-                    without_change(report(outcomes, None, id, plan.ignores_existing))
-                }
+                (WriteResult::Rows(outcomes), plan) => report(outcomes, None, id, plan.ignores_existing),
                 (WriteResult::RangesDeleted, _) => done(SqlAction::Deleted, id),
             })
         }
-        Statement::Change(change) => change_table(&app, change, id, &observation).await,
+        Statement::Change(change) => change_table(&app, change, id).await,
     }
 }
 
@@ -366,12 +367,7 @@ impl RowsWriter<'_> {
 }
 
 /// Runs a statement that changes tables or indexes.
-async fn change_table(
-    app: &Grant,
-    statement: TableStatement,
-    id: RequestId,
-    observation: &Observation,
-) -> Result<Response> {
+async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> Result<Response> {
     let text = match &statement {
         TableStatement::Create(create) => format!("CREATE TABLE {}", create.table.text),
         TableStatement::Alter(alter) => format!("ALTER TABLE {}", alter.table.text),
@@ -383,7 +379,7 @@ async fn change_table(
             format!("DROP INDEX {} ON {}", index.text, table.text)
         }
     };
-    observation.set_change(change_text(&text));
+    app.note_change(change_text(&text));
     let change = app.change(move |engine| Ok(tables::change(engine, statement)?));
     let changed = change.await?;
     // A new index is built by a job.
@@ -416,8 +412,7 @@ fn done(action: SqlAction, id: RequestId) -> Response {
     }
 }
 
-/// Returns the response to a statement that turned out to change nothing that is recorded: deletes of single rows are
-/// writes.
+/// Returns the response to a statement that turned out to change nothing.
 fn without_change(mut response: Response) -> Response {
     response.extensions_mut().insert(Changed(String::new()));
     response

@@ -71,6 +71,7 @@ async fn create(
     JsonBody(body): JsonBody<CreateTable>,
 ) -> Result<(StatusCode, Json<TableDetail>)> {
     let name = TableName::new(&body.name).map_err(Failure::invalid)?;
+    app.note_change(format!("/v1/tables/{name}"));
     let mut spec = with_changes(TableSpec::default(), body.settings)?;
     if let Some(wide) = body.wide {
         if spec.model == TableModel::Feed {

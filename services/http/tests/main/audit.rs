@@ -43,6 +43,7 @@ fn changes_are_recorded_with_their_principal_and_outcome() {
     let sql = r#"{"statement": "CREATE TABLE \"meters\" (id BIGINT PRIMARY KEY)"}"#;
     let created = ask(&server, secret, "POST", "/v1/sql", sql);
     assert_eq!(created.status, 200, "{}", created.text());
+    ask(&server, ROOT, "POST", "/v1/jobs", r#"{"kind": "seal"}"#).expect(200);
     let all = records(&server, "kind = 'change'");
     let seen: Vec<[&Value; 3]> = all
         .iter()
@@ -51,10 +52,11 @@ fn changes_are_recorded_with_their_principal_and_outcome() {
     assert_eq!(
         json!(seen),
         json!([
-            ["POST", "/v1/tables", 201],
+            ["POST", "/v1/tables/fleet", 201],
             ["POST", format!("/v1/tokens/{}", id.as_str().expect("an id")), 201],
             ["PATCH", "/v1/tables/fleet", 200],
             ["POST", "/v1/sql CREATE TABLE meters", 200],
+            ["POST", "/v1/jobs seal", 200],
         ])
     );
     assert_eq!(all[0]["principal"], "configured token");
@@ -258,7 +260,7 @@ fn a_change_whose_client_has_left_is_recorded_without_an_outcome() {
         .expect("sent");
     drop(stream);
     let found = loop {
-        let found = records(&server, "path = '/v1/tables'");
+        let found = records(&server, "path = '/v1/tables/late'");
         if !found.is_empty() {
             break found;
         }
@@ -308,4 +310,21 @@ fn statements_of_sql_that_fail_or_change_nothing() {
             "/v1/sql DROP TABLE meters"
         ]
     );
+}
+
+#[test]
+fn a_database_of_influx_is_a_change_once() {
+    let server = start();
+    for _ in 0..2 {
+        let statement = "q=CREATE%20DATABASE%20telegraf";
+        let headers = [
+            ("authorization", &*bearer(ROOT)),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        let created = server.send("POST", "/query", &headers, statement.as_bytes());
+        assert_eq!(created.status, 200, "{}", created.text());
+    }
+    let changes = records(&server, "kind = 'change'");
+    let paths: Vec<&Value> = changes.iter().map(|record| &record["path"]).collect();
+    assert_eq!(json!(paths), json!(["/query CREATE DATABASE telegraf"]));
 }

@@ -406,6 +406,23 @@ fn writes_over_a_budget_of_stored_bytes_are_refused_and_deletes_are_not() {
         "{}",
         refused.text()
     );
+    // An operator builds no new index either, whatever the protocol.
+    let rows = r#"{"name": "acme-rows", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}], "columns": [{"name": "a", "type": "i64"}]}}"#;
+    ask(&server, ROOT, "POST", "/v1/tables", rows).expect(201);
+    let operator = token(&server, &["operator"], &["acme"]);
+    for (path, body) in [
+        (
+            "/v1/tables/acme-rows/indexes",
+            r#"{"name": "by_a", "key": [{"name": "a"}]}"#,
+        ),
+        (
+            "/v1/sql",
+            r#"{"statement": "CREATE INDEX by_a ON \"acme-rows\" (a)"}"#,
+        ),
+    ] {
+        let refused = ask(&server, &operator, "POST", path, body);
+        assert_eq!(refused.status, 429, "{path}: {}", refused.text());
+    }
     let delete = r#"{"timelines": {"where": {"tag": "host", "equals": "a"}}, "range": {"start": "2025-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}}"#;
     let path = "/v1/tables/acme-metrics/points/delete";
     let deleted = ask(&server, &acme, "POST", path, delete);

@@ -72,6 +72,11 @@ impl WritePlan {
         &self.table
     }
 
+    /// Returns true if the statement deletes ranges of rows, and not rows by their keys.
+    pub fn deletes_ranges(&self) -> bool {
+        matches!(self.changes, Changes::Ranges(_))
+    }
+
     fn upsert(engine: &Engine, upsert: &Upsert) -> Result<Self> {
         let table = engine.wide_table(&upsert.table.text)?;
         let rows = upsert.rows.iter().map(|values| upserted(&table, upsert, values));
