@@ -138,7 +138,11 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
         .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
     let seal = json!({"kind": "seal"});
-    client.post_json("/v1/jobs", &seal).expect_status(200);
+    // The second seal flushes the audit record of the first one. That raises the number of the format, whose sync may fail
+    // without harm.
+    for _ in 0..2 {
+        client.post_json("/v1/jobs", &seal).expect_status(200);
+    }
     client
         .post_lines("/v1/tables/default/points", &line.replace("=1 ", "=2 "))
         .expect_status(200);
@@ -157,7 +161,12 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     let failing = begin(&["sealer"], &every("fdatasync,fsync", 1..=1), "syncs").expect("it attached before");
     let refused = client.post_json("/v1/jobs", &seal);
     assert!(refused.status >= 500, "the seal could not be synced: {refused:?}");
-    assert_eq!(failing.failed(), 1, "one sync failed");
+    // Each thread of the sealer can fail once: the rows of the audit table may be flushed beside the points.
+    assert!(
+        (1..=2).contains(&failing.failed()),
+        "{} syncs failed",
+        failing.failed()
+    );
     drop(failing);
     let attempts = if is_slow() { 14 } else { 3 };
     let state = wait::until(4 * HEAL_PATIENCE, || {
@@ -182,7 +191,16 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     client
         .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
-    client.post_json("/v1/jobs", &seal).expect_status(200);
+    // The first seal can meet the rows that the failed one has left, and is repeated.
+    let sealed = wait::until(HEAL_PATIENCE, || {
+        let sealed = client.post_json("/v1/jobs", &seal);
+        assert!(
+            sealed.is_success() || sealed.json()["retryable"] == true,
+            "{sealed:?}"
+        );
+        sealed.is_success().then_some(())
+    });
+    assert!(sealed.is_some(), "no seal succeeds; the log:\n{}", server.log());
     assert_eq!(reading::all(&client, "default", "outage").len(), 1);
     server.kill();
 }
