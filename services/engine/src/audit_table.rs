@@ -4,13 +4,12 @@
 
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{ColumnType, Durability, RowTtl, TableSpec, Timestamp, TtlScope};
-use tideline_wide_table::{CellValue, Column};
+use tideline_model::{ColumnType, RowTtl, TableSpec, Timestamp, TtlScope};
+use tideline_wide_table::CellValue;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::rows::{Action, Image, RowWrite, RowWriteOptions};
-use crate::state_table::STATE_ROWS_MAX;
+use crate::system_table::SystemRow;
 
 /// Name of the table.
 pub const AUDIT_TABLE: &str = "tideline-audit";
@@ -87,10 +86,30 @@ impl AuditKind {
 }
 
 impl AuditRecord {
-    fn columns(&self) -> [Option<CellValue<'static>>; COLUMNS.len()] {
+    /// Returns the record of one change of which nothing else is known.
+    pub fn of_change(at: Timestamp, method: &str, path: String) -> Self {
+        Self {
+            at,
+            number: 0,
+            kind: AuditKind::Change,
+            principal: None,
+            tenant: None,
+            client: None,
+            proxy: None,
+            method: method.to_owned(),
+            path,
+            status: None,
+            code: None,
+            count: 1,
+            request_id: None,
+        }
+    }
+
+    /// Returns the columns that have a value.
+    fn columns(&self) -> Vec<(&'static str, CellValue<'static>)> {
         let text = |value: &Option<String>| value.clone().map(|text| CellValue::String(text.into()));
         let integer = |value: u64| CellValue::I64(i64::try_from(value).unwrap_or(i64::MAX));
-        [
+        let values = [
             Some(CellValue::String(self.kind.name().into())),
             text(&self.principal),
             text(&self.tenant),
@@ -102,7 +121,19 @@ impl AuditRecord {
             text(&self.code),
             Some(integer(self.count)),
             text(&self.request_id),
-        ]
+        ];
+        let columns = COLUMNS.iter().zip(values);
+        columns
+            .filter_map(|((name, _), value)| Some((*name, value?)))
+            .collect()
+    }
+}
+
+/// Returns the expiry of records after a retention time in nanoseconds.
+fn ttl(after: i64) -> RowTtl {
+    RowTtl {
+        after,
+        of: TtlScope::Row,
     }
 }
 
@@ -111,50 +142,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] records, [`EngineError::Invalid`] if a table of the
+    /// [`EngineError::OverLimit`] for more than 1,000 records, [`EngineError::Invalid`] if a table of the
     /// user has the name of the audit table, and the errors of [`write_rows`](Self::write_rows).
     pub fn put_audit(&self, records: &[AuditRecord]) -> Result<()> {
-        if records.len() > STATE_ROWS_MAX {
-            return Err(EngineError::OverLimit {
-                what: "number of audit records",
-                limit: STATE_ROWS_MAX as u64,
-                actual: records.len() as u64,
-            });
-        }
-        let ttl = RowTtl {
-            after: RETENTION_DEFAULT,
-            of: TtlScope::Row,
+        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl(RETENTION_DEFAULT)))?;
+        let row = |record: &AuditRecord| SystemRow {
+            key: vec![KeyValue::Timestamp(record.at), KeyValue::Signed(record.number)],
+            columns: Some(record.columns()),
         };
-        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
-        let mut keys = Vec::with_capacity(records.len());
-        for record in records {
-            let key = [KeyValue::Timestamp(record.at), KeyValue::Signed(record.number)];
-            keys.push(table.encode_key(&key)?);
-        }
-        let make = |next_time: &mut dyn FnMut() -> i64| {
-            let write = |((key, partition), record): (&(bytes::Bytes, usize), &AuditRecord)| {
-                let time = next_time();
-                let values = COLUMNS.iter().zip(record.columns());
-                let cell = |((name, _), value): (&(&str, ColumnType), Option<CellValue<'static>>)| {
-                    Some(Column::with(table.column(name).0.into_owned(), time, value?))
-                };
-                RowWrite {
-                    key: key.clone(),
-                    partition: *partition,
-                    time,
-                    action: Action::Put(values.filter_map(cell).collect()),
-                    condition: None,
-                    image: Image::None,
-                }
-            };
-            Ok(keys.iter().zip(records).map(write).collect())
-        };
-        let options = RowWriteOptions {
-            durability: Some(Durability::Synced),
-            is_whole: true,
-            ..RowWriteOptions::default()
-        };
-        self.write_rows(&table, &make, &options)?;
+        self.write_system_rows(&table, records.iter().map(row))?;
         Ok(())
     }
 
@@ -181,10 +177,7 @@ impl Engine {
                 "the retention of audit records is at least 1d".into(),
             ));
         }
-        let ttl = RowTtl {
-            after: nanos,
-            of: TtlScope::Row,
-        };
+        let ttl = ttl(nanos);
         let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
         let _settings = self.lock_settings();
         let mut spec = TableSpec::clone(&table.table().spec());

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use tideline_backend::Direction;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{ColumnType, Durability, SequenceNumber};
+use tideline_model::{ColumnType, SequenceNumber};
 use tideline_series_store::StoreError;
-use tideline_wide_table::{CellValue, Column, StoredRow};
+use tideline_wide_table::{CellValue, StoredRow};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::rows::{Action, Image, RowPath, RowWrite, RowWriteOptions};
+use crate::rows::RowPath;
+use crate::system_table::{SYSTEM_ROWS_MAX, SystemRow};
 use crate::wide_table::WideTable;
 
 /// Name of the table.
@@ -27,7 +28,7 @@ const KEY: [(&str, ColumnType); 3] = [
 /// Column with the text.
 const VALUE: &str = "value";
 /// Maximum number of rows of one change.
-pub const STATE_ROWS_MAX: usize = 1_000;
+pub const STATE_ROWS_MAX: usize = SYSTEM_ROWS_MAX;
 
 /// Row of the state of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,45 +118,17 @@ impl Engine {
     /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] rows, [`EngineError::Invalid`] if a table of the
     /// user has the name of the state table, and the errors of [`write_rows`](Self::write_rows).
     pub fn put_state(&self, owner: &str, rows: &[StateRow]) -> Result<Option<SequenceNumber>> {
-        if rows.len() > STATE_ROWS_MAX {
-            return Err(EngineError::OverLimit {
-                what: "number of state rows",
-                limit: STATE_ROWS_MAX as u64,
-                actual: rows.len() as u64,
-            });
-        }
         let table = self.system_table_or_new(STATE_TABLE, &KEY, &[(VALUE, ColumnType::String)], None)?;
-        let mut writes = Vec::with_capacity(rows.len());
-        for row in rows {
-            let names = [owner, &row.name, &row.part].map(|text| KeyValue::String(text.into()));
-            let (key, partition) = table.encode_key(&names)?;
-            writes.push((key, partition, row.value.as_deref()));
-        }
-        let make = |next_time: &mut dyn FnMut() -> i64| {
-            let write = |(key, partition, value): &(bytes::Bytes, usize, Option<&str>)| {
-                let time = next_time();
-                let cell = |text: &str| {
-                    let value = CellValue::String(text.to_owned().into());
-                    Column::with(table.column(VALUE).0.into_owned(), time, value)
-                };
-                RowWrite {
-                    key: key.clone(),
-                    partition: *partition,
-                    time,
-                    action: value.map_or(Action::Delete, |text| Action::Put(vec![cell(text)])),
-                    condition: None,
-                    image: Image::None,
-                }
-            };
-            Ok(writes.iter().map(write).collect())
+        let row = |row: &StateRow| SystemRow {
+            key: [owner, &row.name, &row.part]
+                .map(|text| KeyValue::String(text.to_owned().into()))
+                .to_vec(),
+            columns: row
+                .value
+                .clone()
+                .map(|text| vec![(VALUE, CellValue::String(text.into()))]),
         };
-        let options = RowWriteOptions {
-            durability: Some(Durability::Synced),
-            is_whole: true,
-            ..RowWriteOptions::default()
-        };
-        let (_, written) = self.write_rows(&table, &make, &options)?;
-        Ok(written.sequence)
+        self.write_system_rows(&table, rows.iter().map(row))
     }
 }
 

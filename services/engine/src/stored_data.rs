@@ -37,9 +37,14 @@ impl Engine {
     /// secondary indexes, count as hot, with their size in the last survey since the start and with what is in the row
     /// buffer. Search indexes do not count.
     pub fn stored_data(&self) -> Vec<TableData> {
+        self.stored_data_of(&self.all_table_stats())
+    }
+
+    /// Returns [`stored_data`](Self::stored_data) from the statistics of all tables, for callers that have them.
+    pub fn stored_data_of(&self, tables: &[(Table, TableStats)]) -> Vec<TableData> {
         let rows = self.rows.stats();
         let large_values = self.large_values();
-        let of_table = |(table, stats): (Table, TableStats)| {
+        let of_table = |(table, stats): &(Table, TableStats)| {
             let spec = table.spec();
             let id = table.points().id();
             let mut written = table.activity.written.load(Ordering::Relaxed);
@@ -69,8 +74,7 @@ impl Engine {
                 written,
             }
         };
-        let tables = self.all_table_stats().into_iter();
-        let tables = tables.filter(|(table, _)| !table.spec().is_system);
+        let tables = tables.iter().filter(|(table, _)| !table.spec().is_system);
         tables.map(of_table).collect()
     }
 }

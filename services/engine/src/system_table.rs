@@ -6,21 +6,34 @@
 
 use std::sync::Arc;
 
-use tideline_access::{Access, Action};
+use tideline_access::{Access, Action as AccessAction};
+use tideline_key_codec::tuple::KeyValue;
 use tideline_model::{
-    ColumnCompression, ColumnSpec, ColumnType, KeyColumnSpec, KeyOrder, KeySource, RowTtl, TableModel,
-    TableName, TableSpec, WideSpec,
+    ColumnCompression, ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, RowTtl,
+    SequenceNumber, TableModel, TableName, TableSpec, WideSpec,
 };
+use tideline_wide_table::{CellValue, Column};
 
 use crate::audit_table::AUDIT_TABLE;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::rows::{Action, Image, RowWrite, RowWriteOptions};
 use crate::state_table::STATE_TABLE;
 use crate::tables::Table;
 use crate::wide_table::WideTable;
 
 /// Names and types of columns.
 pub(crate) type Columns<'c> = &'c [(&'c str, ColumnType)];
+
+/// Maximum number of rows of one write.
+pub(crate) const SYSTEM_ROWS_MAX: usize = 1_000;
+
+/// Row to be written to a table of the server.
+pub(crate) struct SystemRow {
+    pub(crate) key: Vec<KeyValue<'static>>,
+    /// Columns by name; `None` deletes the row.
+    pub(crate) columns: Option<Vec<(&'static str, CellValue<'static>)>>,
+}
 
 /// Returns true if users cannot create a table of this name.
 pub(crate) fn is_reserved(name: &str) -> bool {
@@ -39,7 +52,7 @@ impl Engine {
     /// Refuses a table of the server, except the audit table for a read by an admin.
     pub(crate) fn check_rows_reachable(&self, table: &Table) -> Result<()> {
         let is_admin = |access: &Access| {
-            access.action() == Action::Read && access.with_action(Action::Administer).is_ok()
+            access.action() == AccessAction::Read && access.with_action(AccessAction::Administer).is_ok()
         };
         match table.name().as_str() == AUDIT_TABLE && self.access.as_ref().is_some_and(is_admin) {
             true => Ok(()),
@@ -88,6 +101,57 @@ impl Engine {
             ))),
             (Err(error), None) => Err(error),
         }
+    }
+
+    /// Writes and deletes rows of a table of the server, all or none. They are on stable storage on return. Returns the
+    /// sequence of their journal entry; `None` without rows.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::OverLimit`] for more than [`SYSTEM_ROWS_MAX`] rows, and the errors of
+    /// [`write_rows`](Self::write_rows).
+    pub(crate) fn write_system_rows(
+        &self,
+        table: &Arc<WideTable>,
+        rows: impl ExactSizeIterator<Item = SystemRow>,
+    ) -> Result<Option<SequenceNumber>> {
+        if rows.len() > SYSTEM_ROWS_MAX {
+            return Err(EngineError::OverLimit {
+                what: "number of rows of the server",
+                limit: SYSTEM_ROWS_MAX as u64,
+                actual: rows.len() as u64,
+            });
+        }
+        let keyed = rows.map(|row| Ok((table.encode_key(&row.key)?, row.columns)));
+        let keyed: Vec<_> = keyed.collect::<Result<_>>()?;
+        let make = |next_time: &mut dyn FnMut() -> i64| {
+            let mut writes = Vec::with_capacity(keyed.len());
+            for ((key, partition), columns) in &keyed {
+                let time = next_time();
+                let cell = |(name, value): &(&str, CellValue<'static>)| {
+                    Column::with(table.column(name).0.into_owned(), time, value.clone())
+                };
+                writes.push(RowWrite {
+                    key: key.clone(),
+                    partition: *partition,
+                    time,
+                    action: match columns {
+                        Some(columns) => Action::Put(columns.iter().map(cell).collect()),
+                        None => Action::Delete,
+                    },
+                    condition: None,
+                    image: Image::None,
+                });
+            }
+            Ok(writes)
+        };
+        let options = RowWriteOptions {
+            durability: Some(Durability::Synced),
+            is_whole: true,
+            ..RowWriteOptions::default()
+        };
+        let (_, written) = self.write_rows(table, &make, &options)?;
+        Ok(written.sequence)
     }
 }
 

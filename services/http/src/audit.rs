@@ -80,11 +80,6 @@ pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }
 
-/// Path for the audit line of a change through a route that mostly serves reads, such as `/v1/sql`. The handler stores
-/// the path in the response extensions. An empty path is that of a request without a change.
-#[derive(Debug, Clone)]
-pub(crate) struct Changed(pub(crate) String);
-
 /// Counts of refused requests since the last log line about them.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<HashMap<(u16, ErrorCode), Counted>>);

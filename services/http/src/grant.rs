@@ -230,8 +230,9 @@ impl Grant {
         }
     }
 
-    /// Sets the description of the change that the request makes, for its audit record. Called before the change, by
-    /// handlers whose path does not name what they change.
+    /// Sets the description of the change that the request makes, for its audit record, by handlers whose path does not name
+    /// what they change. Called before the change; and after it, if only then is known what was changed. An empty
+    /// description is that of a request that has changed nothing.
     pub(crate) fn note_change(&self, change: String) {
         self.observation.set_change(change);
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tideline_access::{Action, Principal, RunningQuery, Tenant};
 use tideline_connections::{Client, with_guard};
 use tower::{Layer, Service};
@@ -51,7 +52,7 @@ pub(crate) struct Observation(Arc<Facts>);
 #[derive(Debug, Default)]
 struct Facts {
     principal: OnceLock<Arc<Principal>>,
-    change: OnceLock<String>,
+    change: Mutex<Option<String>>,
 }
 
 impl Observation {
@@ -64,14 +65,15 @@ impl Observation {
         self.0.principal.get_or_init(|| Arc::clone(principal));
     }
 
-    /// Returns the description of the change that the request makes, if that is not known from its route.
-    pub(crate) fn change(&self) -> Option<&str> {
-        self.0.change.get().map(String::as_str)
+    /// Returns the description of the change that the request makes, if its handler has given one.
+    pub(crate) fn change(&self) -> Option<String> {
+        self.0.change.lock().clone()
     }
 
-    /// Sets the description of the change that the request makes, before it makes it.
+    /// Sets the description of the change that the request makes, before it makes it. It replaces an earlier one, and that
+    /// of the route. An empty one is that of a request that has changed nothing.
     pub(crate) fn set_change(&self, change: String) {
-        self.0.change.get_or_init(|| change);
+        *self.0.change.lock() = Some(change);
     }
 }
 

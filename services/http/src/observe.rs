@@ -14,13 +14,13 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use tideline_access::Principal;
-use tideline_engine::audit_table::{AuditKind, AuditRecord};
+use tideline_engine::audit_table::AuditRecord;
 use tideline_engine::backend::Acknowledged;
 use tideline_openapi::ErrorCode;
 use tower::{Layer, Service};
 
 use crate::app::App;
-use crate::audit::{self, Changed};
+use crate::audit;
 use crate::audit_log::{Refusal, code_name};
 use crate::context::{Dialect, REQUEST_ID, RequestContext, RequestId};
 use crate::failure::{Failure, FailureNote};
@@ -77,15 +77,15 @@ where
     fn call(&mut self, mut request: Request) -> Self::Future {
         let app = self.app.clone();
         let observed = Observed::new(&app, &request);
-        request.extensions_mut().insert(observed.observation.clone());
-        let change = observed.running_change(&app);
+        request
+            .extensions_mut()
+            .insert(observed.change.observation.clone());
         let response = self.inner.call(request);
         Box::pin(async move {
             let running = app.metrics.requests_running.count();
             let Ok(response) = observed.context.clone().scope(response).await;
             drop(running);
             let (response, record) = observed.answered(&app, response.into_response());
-            change.end();
             if let Some(record) = record {
                 app.audit.write(record).await;
             }
@@ -98,14 +98,10 @@ where
 struct Observed {
     context: RequestContext,
     started: Instant,
-    method: &'static str,
     route: String,
-    /// Path of a change; otherwise empty.
-    path: String,
-    origin: Option<Origin>,
-    observation: Observation,
     /// Size of the request body in bytes, if the client has declared it.
     sent: Option<u64>,
+    change: RunningChange,
 }
 
 impl Observed {
@@ -115,57 +111,37 @@ impl Observed {
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or(UNMATCHED, MatchedPath::as_str).to_owned();
         let origin = Origin::of(request.extensions());
-        Self {
-            context: RequestContext {
-                id: RequestId::of(request.headers(), &app.request_ids),
-                dialect: Dialect::of_request(request.uri().path(), request.headers()),
-                client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
-                tenant: None,
-                query: None,
-            },
-            started,
+        let context = RequestContext {
+            id: RequestId::of(request.headers(), &app.request_ids),
+            dialect: Dialect::of_request(request.uri().path(), request.headers()),
+            client: origin.map_or(Client::UNKNOWN, |origin| origin.client()),
+            tenant: None,
+            query: None,
+        };
+        let change = RunningChange {
+            app: app.clone(),
             method,
             path: match audit::is_change(method, &route) {
                 true => request.uri().path().to_owned(),
                 false => String::new(),
             },
-            route,
             origin,
             observation: Observation::default(),
-            sent: request.body().size_hint().exact(),
-        }
-    }
-
-    /// Returns the guard that records a change whose client disconnects.
-    fn running_change(&self, app: &App) -> RunningChange {
-        RunningChange {
-            app: app.clone(),
-            method: self.method,
-            path: self.path.clone(),
-            origin: self.origin,
-            observation: self.observation.clone(),
-            id: self.context.id.clone(),
+            id: context.id.clone(),
             is_answered: false,
+        };
+        Self {
+            context,
+            started,
+            route,
+            sent: request.body().size_hint().exact(),
+            change,
         }
     }
 
     /// Logs and counts the response, and adds the request id to its headers. Also returns the record of a change.
     fn answered(self, app: &App, mut response: Response) -> (Response, Option<AuditRecord>) {
-        let Self {
-            context: RequestContext { id, .. },
-            started,
-            method,
-            route,
-            path,
-            origin,
-            observation,
-            sent,
-        } = self;
-        let peer = origin.map(tracing::field::display);
-        let proxy = origin
-            .and_then(|origin| origin.proxy())
-            .map(tracing::field::display);
-        if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+        if let Ok(id) = HeaderValue::from_str(self.context.id.as_str()) {
             response
                 .headers_mut()
                 .insert(HeaderName::from_static(REQUEST_ID), id);
@@ -181,17 +157,36 @@ impl Observed {
             let name = HeaderValue::from_static(Acknowledged::Replicated.name());
             response.headers_mut().insert(ACKNOWLEDGED, name);
         }
+        let seconds = self.started.elapsed().as_secs_f64();
+        self.log(app, &response, seconds);
+        let Self {
+            route, mut change, ..
+        } = self;
         let status = response.status().as_u16();
-        let seconds = started.elapsed().as_secs_f64();
+        let code = response.extensions().get::<FailureNote>().map(|note| note.code);
+        let record = change.answered(&route, status, code);
+        app.metrics.answered(
+            RequestLabels {
+                method: change.method,
+                route,
+                status,
+            },
+            seconds,
+        );
+        (response, record)
+    }
+
+    /// Logs the response.
+    fn log(&self, app: &App, response: &Response, seconds: f64) {
+        let RunningChange { method, origin, .. } = &self.change;
+        let (route, sent, id) = (&self.route, self.sent, self.context.id.as_str());
+        let peer = origin.map(tracing::field::display);
+        let proxy = origin
+            .and_then(|origin| origin.proxy())
+            .map(tracing::field::display);
+        let status = response.status().as_u16();
         let ms = seconds * 1e3;
         let bytes = response.body().size_hint().exact();
-        let id = id.as_str();
-        let principal = observation.principal();
-        let path = match (response.extensions().get::<Changed>(), observation.change()) {
-            (Some(Changed(what)), _) => what.clone(),
-            (None, Some(change)) => change.to_owned(),
-            (None, None) => path,
-        };
         match response.extensions().get::<FailureNote>() {
             Some(FailureNote { code, message }) if status >= 500 => {
                 tracing::warn!(
@@ -239,45 +234,6 @@ impl Observed {
             }
             None => tracing::debug!(method, route, status, ms, sent, bytes, request_id = id, "request"),
         }
-        let failure = response.extensions().get::<FailureNote>();
-        let code = failure.map(|note| note.code);
-        let record = match (status, code) {
-            // A failed change can have had an effect.
-            (..400 | 500.., _) if !path.is_empty() => {
-                let principal = principal.map(tracing::field::display);
-                // The path identifies the table or job; it does not include the query string.
-                tracing::info!(target: audit::TARGET, principal, peer, proxy, method, path, status, request_id = id, "change");
-                let code = code.map(code_name);
-                let outcome = (Some(status), code);
-                Some(record_of(app, method, path, origin, &observation, id, outcome))
-            }
-            (400..500, Some(code)) if !path.is_empty() || matches!(status, 401 | 403 | 429) => {
-                let named = principal.map(|principal| (principal.label(), tenant_of(principal)));
-                let (principal, tenant) = named.unzip();
-                let refusal = Refusal {
-                    principal,
-                    tenant: tenant.flatten(),
-                    client: origin.map(|origin| origin.client().to_string()),
-                    proxy: proxy_of(origin),
-                    method,
-                    route: route.clone(),
-                    status,
-                    code,
-                };
-                app.audit.count(refusal, app.service_engine().clock().now());
-                None
-            }
-            _ => None,
-        };
-        app.metrics.answered(
-            RequestLabels {
-                method,
-                route,
-                status,
-            },
-            seconds,
-        );
-        (response, record)
     }
 }
 
@@ -286,6 +242,7 @@ impl Observed {
 struct RunningChange {
     app: App,
     method: &'static str,
+    /// Path of a change; otherwise empty.
     path: String,
     origin: Option<Origin>,
     observation: Observation,
@@ -294,9 +251,59 @@ struct RunningChange {
 }
 
 impl RunningChange {
-    /// Ends the guard of a request whose response records the change.
-    fn end(mut self) {
+    /// Ends the guard, and logs and counts a change or a refusal. Returns the record of a change.
+    fn answered(&mut self, route: &str, status: u16, code: Option<ErrorCode>) -> Option<AuditRecord> {
         self.is_answered = true;
+        let path = self.description();
+        match (status, code) {
+            // A failed change can have had an effect.
+            (..400 | 500.., _) if !path.is_empty() => Some(self.record(path, Some(status), code)),
+            (400..500, Some(code)) if !path.is_empty() || matches!(status, 401 | 403 | 429) => {
+                let principal = self.observation.principal();
+                let refusal = Refusal {
+                    principal: principal.map(|principal| principal.label()),
+                    tenant: principal.and_then(|principal| tenant_of(principal)),
+                    client: self.origin.map(|origin| origin.client().to_string()),
+                    proxy: proxy_of(self.origin),
+                    method: self.method,
+                    route: route.to_owned(),
+                    status,
+                    code,
+                };
+                let now = self.app.service_engine().clock().now();
+                self.app.audit.count(refusal, now);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the description of the change; empty for a request that changes nothing.
+    fn description(&mut self) -> String {
+        let path = std::mem::take(&mut self.path);
+        self.observation.change().unwrap_or(path)
+    }
+
+    /// Logs a change, and returns its record. `status` is `None` if the client has disconnected before the response.
+    fn record(&self, path: String, status: Option<u16>, code: Option<ErrorCode>) -> AuditRecord {
+        let (method, id) = (self.method, self.id.as_str());
+        let principal = self.observation.principal();
+        let shown = principal.map(tracing::field::display);
+        let peer = self.origin.map(tracing::field::display);
+        let proxy = proxy_of(self.origin);
+        let shown_proxy = proxy.as_ref().map(tracing::field::display);
+        // The path identifies the table or job; it does not include the query string.
+        tracing::info!(target: audit::TARGET, principal = shown, peer, proxy = shown_proxy, method, path, status, request_id = id, "change");
+        AuditRecord {
+            principal: principal.map(|principal| principal.label()),
+            tenant: principal.and_then(|principal| tenant_of(principal)),
+            client: self.origin.map(|origin| origin.to_string()),
+            proxy,
+            status,
+            code: code.map(code_name),
+            request_id: Some(id.to_owned()),
+            ..AuditRecord::of_change(self.app.service_engine().clock().now(), method, path)
+        }
     }
 }
 
@@ -305,55 +312,10 @@ impl Drop for RunningChange {
         if self.is_answered {
             return;
         }
-        let path = match self.observation.change() {
-            Some(change) => change.to_owned(),
-            None => std::mem::take(&mut self.path),
-        };
-        if path.is_empty() {
-            return;
+        let path = self.description();
+        if !path.is_empty() {
+            self.app.audit.note(self.record(path, None, None));
         }
-        let id = self.id.as_str();
-        let principal = self.observation.principal().map(tracing::field::display);
-        let peer = self.origin.map(tracing::field::display);
-        tracing::info!(target: audit::TARGET, principal, peer, method = self.method, path, request_id = id, "change, whose client has disconnected");
-        let record = record_of(
-            &self.app,
-            self.method,
-            path,
-            self.origin,
-            &self.observation,
-            id,
-            (None, None),
-        );
-        self.app.audit.note(record);
-    }
-}
-
-/// Returns the record of a change, with its status and error code.
-fn record_of(
-    app: &App,
-    method: &'static str,
-    path: String,
-    origin: Option<Origin>,
-    observation: &Observation,
-    id: &str,
-    (status, code): (Option<u16>, Option<String>),
-) -> AuditRecord {
-    let principal = observation.principal();
-    AuditRecord {
-        at: app.service_engine().clock().now(),
-        number: 0,
-        kind: AuditKind::Change,
-        principal: principal.map(|principal| principal.label()),
-        tenant: principal.and_then(|principal| tenant_of(principal)),
-        client: origin.map(|origin| origin.to_string()),
-        proxy: proxy_of(origin),
-        method: method.to_owned(),
-        path,
-        status,
-        code,
-        count: 1,
-        request_id: Some(id.to_owned()),
     }
 }
 

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tideline_change_stream::ChangeStreams;
 use tideline_connections::{ConnectionSettings, Listeners, Service};
 use tideline_engine::Engine;
-use tideline_engine::audit_table::{AuditKind, AuditRecord};
+use tideline_engine::audit_table::AuditRecord;
 use tideline_openapi::ErrorCode;
 use tideline_scheduler::Scheduler;
 use tokio::task::spawn_blocking;
@@ -169,20 +169,10 @@ fn keep_uses(app: &App) {
 fn follow_files(app: &App) {
     let changed = app.tokens.follow_files();
     for file in &changed {
+        let now = app.service_engine().clock().now();
         app.audit.note(AuditRecord {
-            at: app.service_engine().clock().now(),
-            number: 0,
-            kind: AuditKind::Change,
             principal: Some("a file of the configuration".to_owned()),
-            tenant: None,
-            client: None,
-            proxy: None,
-            method: "READ".to_owned(),
-            path: (*file).to_owned(),
-            status: None,
-            code: None,
-            count: 1,
-            request_id: None,
+            ..AuditRecord::of_change(now, "READ", (*file).to_owned())
         });
     }
     if !changed.is_empty() {

@@ -13,6 +13,18 @@ use crate::output::grid::Grid;
 /// Path of the retention time.
 const RETENTION: &str = "/v1/audit/retention";
 
+/// Columns of a list: heading, and column of the audit table.
+const COLUMNS: [(&str, &str); 8] = [
+    ("time", "time"),
+    ("principal", "principal"),
+    ("tenant", "tenant"),
+    ("client", "client"),
+    ("method", "method"),
+    ("path", "path"),
+    ("status", "status"),
+    ("requests", "count"),
+];
+
 /// Subcommands of `audit`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
@@ -98,29 +110,9 @@ fn list(arguments: &ListArguments) -> Result<()> {
     if arguments.connection.json {
         return output::print(&text);
     }
-    let mut grid = Grid::new([
-        "time",
-        "principal",
-        "tenant",
-        "client",
-        "method",
-        "path",
-        "status",
-        "requests",
-    ])
-    .wrapping();
+    let mut grid = Grid::new(COLUMNS.map(|(heading, _)| heading)).wrapping();
     for record in client.parse(&text)?["rows"].as_array().into_iter().flatten() {
-        let cells = [
-            "time",
-            "principal",
-            "tenant",
-            "client",
-            "method",
-            "path",
-            "status",
-            "count",
-        ];
-        grid.row(cells.map(|name| output::member(record, name)).to_vec());
+        grid.row(COLUMNS.map(|(_, name)| output::member(record, name)).to_vec());
     }
     output::print(&grid.render())
 }

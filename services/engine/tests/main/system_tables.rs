@@ -1,6 +1,6 @@
 //! Tables of the server: the jobs of tables apply to them, and their names are reserved.
 //!
-//! Who reads the audit table is a matter of tokens, and tested in `services/http`.
+//! The tests of `services/http` read the audit table with tokens of each role.
 
 use std::ops::ControlFlow;
 

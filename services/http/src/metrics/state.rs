@@ -29,9 +29,10 @@ impl Collector for StateCollector {
         memory(&mut figures, app.service_engine().memory())?;
         head(&mut figures, &stats)?;
         rows::put(&mut figures, app.service_engine(), &stats.rows)?;
-        tiers::put(&mut figures, app.service_engine(), &stats)?;
+        let all_tables = app.service_engine().all_table_stats();
+        tiers::put(&mut figures, &all_tables, &stats)?;
         jobs::put(&mut figures, app)?;
-        tables::put(&mut figures, app.service_engine())?;
+        tables::put(&mut figures, &app.service_engine().stored_data_of(&all_tables))?;
         tenants::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
         cluster(&mut figures, app)?;

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use tideline_engine::Engine;
 use tideline_engine::model::Tier;
 use tideline_engine::stored_data::TableData;
 
@@ -13,8 +12,8 @@ use super::{bounded, first};
 
 const LABEL: &str = "table";
 
-pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
-    let mut stored = engine.stored_data();
+pub(super) fn put(figures: &mut Figures<'_>, stored: &[TableData]) -> fmt::Result {
+    let mut stored = stored.to_vec();
     stored.sort_by_key(|table| table.id);
     // The users of a feed table have the name of that table.
     let mut tables: Vec<TableData> = Vec::with_capacity(stored.len());

@@ -7,18 +7,19 @@ use std::fmt;
 use tideline_engine::backend::CacheUsage;
 use tideline_engine::model::Tier;
 use tideline_engine::model::time::NANOS_PER_SECOND;
-use tideline_engine::{Engine, EngineStats, TableStats, TierStats};
+use tideline_engine::{EngineStats, Table, TableStats, TierStats};
 
 use super::figures::Figures;
 
 const LABEL: &str = "tier";
 
-pub(super) fn put(figures: &mut Figures<'_>, engine: &Engine, stats: &EngineStats) -> fmt::Result {
-    let tables: Vec<TableStats> = engine
-        .all_table_stats()
-        .into_iter()
-        .map(|(_, stats)| stats)
-        .collect();
+pub(super) fn put(
+    figures: &mut Figures<'_>,
+    tables: &[(Table, TableStats)],
+    stats: &EngineStats,
+) -> fmt::Result {
+    let tables = tables.iter().map(|(_, stats)| *stats);
+    let tables: Vec<TableStats> = tables.collect();
     all(figures, stats)?;
     held(figures, &tables)?;
     loaded(figures, stats)?;

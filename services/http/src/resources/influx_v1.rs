@@ -19,7 +19,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::audit::Changed;
 use crate::auth;
 use crate::body;
 use crate::context::current_client;
@@ -195,11 +194,13 @@ async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Re
         .filter(|creation| creation.outcome == Ok(true))
         .map(|creation| creation.name.as_str())
         .collect();
-    // Databases that exist are no change.
-    let changed = creates.then(|| match created.as_slice() {
-        [] => Changed(String::new()),
-        created => Changed(change_text(created)),
-    });
+    if creates {
+        // Databases that exist are no change.
+        requester.note_change(match created.as_slice() {
+            [] => String::new(),
+            created => change_text(created),
+        });
+    }
     let context = WriteContext {
         permit: Some(app.queries.take(current_client()).await?),
         ..WriteContext::default()
@@ -208,11 +209,7 @@ async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Re
     let response = stream::respond(app, "application/json", context, move |writer| {
         write_results(&running.engine, &statements, &creations, writer).map_err(stream::client_left)
     });
-    let mut response = (VERSION_HEADERS, response.await?).into_response();
-    if let Some(changed) = changed {
-        response.extensions_mut().insert(changed);
-    }
-    Ok(response)
+    Ok((VERSION_HEADERS, response.await?).into_response())
 }
 
 /// Returns the description of the creation of databases, for its audit record.

@@ -29,7 +29,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, blocking};
-use crate::audit::Changed;
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
@@ -391,6 +390,9 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
         TableChange::Dropped => SqlAction::Dropped,
         TableChange::Missing => SqlAction::Missing,
     };
+    if matches!(action, SqlAction::Exists | SqlAction::Missing) {
+        app.note_change(String::new());
+    }
     Ok(done(action, id))
 }
 
@@ -401,21 +403,11 @@ fn change_text(statement: &str) -> String {
 
 /// Returns the response to a statement that returns no rows.
 fn done(action: SqlAction, id: RequestId) -> Response {
-    let response = JsonResponse(SqlDone {
+    JsonResponse(SqlDone {
         done: action,
         request_id: id.into(),
     })
-    .into_response();
-    match action {
-        SqlAction::Exists | SqlAction::Missing => without_change(response),
-        _ => response,
-    }
-}
-
-/// Returns the response to a statement that turned out to change nothing.
-fn without_change(mut response: Response) -> Response {
-    response.extensions_mut().insert(Changed(String::new()));
-    response
+    .into_response()
 }
 
 impl From<SqlError> for Failure {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use tideline_access::{Scope, TimelineCondition, TokenRecord, TokenText};
 use tideline_engine::model::{TableModel, Timestamp};
@@ -19,7 +19,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::audit::Changed;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -90,11 +89,7 @@ async fn list(app: Grant, id: RequestId) -> Json<TokenList> {
         Failures
     )
 )]
-async fn create(
-    app: Grant,
-    id: RequestId,
-    JsonBody(body): JsonBody<CreateToken>,
-) -> Result<(Extension<Changed>, Secret)> {
+async fn create(app: Grant, id: RequestId, JsonBody(body): JsonBody<CreateToken>) -> Result<Secret> {
     let now = app.engine.clock().now();
     let draft = TokenRecord {
         id: String::new(),
@@ -108,8 +103,8 @@ async fn create(
     };
     let store = app.clone();
     let (text, record) = app.change(move |_| store.tokens.create(draft)).await?;
-    let changed = Extension(Changed(format!("/v1/tokens/{}", record.id)));
-    Ok((changed, secret(StatusCode::CREATED, &text, record, now, id)))
+    app.note_change(format!("/v1/tokens/{}", record.id));
+    Ok(secret(StatusCode::CREATED, &text, record, now, id))
 }
 
 /// Read a token
