@@ -13,6 +13,7 @@ use ureq::{Agent, Body, SendBody};
 
 mod profile;
 mod tls;
+mod unix;
 
 use crate::error::{CliError, Refusal, Result};
 pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
@@ -30,7 +31,10 @@ const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,
+    /// The server as the user has given it: an URL, or the path of a Unix socket after `unix:`.
     base: String,
+    /// Beginning of the URLs of requests.
+    origin: String,
     authorization: Option<String>,
     table: String,
 }
@@ -76,7 +80,7 @@ impl Client {
         silence_max: Duration,
     ) -> Self {
         let connect_timeout = CONNECT_TIMEOUT.min(silence_max);
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             // A proxy from the environment would also receive requests to this machine, with the token.
             .proxy(None)
             .tls_config(tls)
@@ -87,17 +91,25 @@ impl Client {
             .max_idle_connections(connections)
             .max_idle_connections_per_host(connections)
             .http_status_as_error(false)
-            .build()
-            .new_agent();
+            .build();
+        let (agent, origin) = match base.strip_prefix(unix::PREFIX) {
+            Some(path) => {
+                let connector = unix::UnixConnector(path.into());
+                let agent = Agent::with_parts(config, connector, unix::NoResolver);
+                (agent, unix::ORIGIN.to_owned())
+            }
+            None => (config.new_agent(), base.clone()),
+        };
         Self {
             agent,
             base,
+            origin,
             authorization: token.map(|token| format!("Bearer {token}")),
             table,
         }
     }
 
-    /// Returns the URL of the server.
+    /// Returns the server as the user has given it, for messages.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
@@ -374,7 +386,7 @@ impl Client {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+        format!("{}{path}", self.origin)
     }
 
     fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {

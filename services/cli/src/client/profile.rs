@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Deserialize;
 use tideline_openapi::plain;
 
-use super::{Client, tls};
+use super::{Client, tls, unix};
 use crate::error::{CliError, Result};
 
 /// Server that is used if no server is configured.
@@ -26,7 +26,8 @@ const DEFAULT_TABLE: &str = "default";
 /// Options that select the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectionArguments {
-    /// Server URL, such as http://db-1:8490 [env: TIDELINE_SERVER] [default: http://127.0.0.1:8490]
+    /// Server URL, such as http://db-1:8490 or unix:/run/tideline/tideline.sock [env: TIDELINE_SERVER]
+    /// [default: http://127.0.0.1:8490]
     #[arg(help_heading = "Server", long, value_name = "URL", conflicts_with = "profile")]
     server: Option<String>,
     /// Profile of ~/.config/tideline/profiles.toml: server, token file and table [env file: TIDELINE_PROFILES]
@@ -264,8 +265,14 @@ fn read_token(path: &Path) -> Result<String> {
 }
 
 /// Removes trailing slashes from a server URL. Fails with a usage error if it is invalid or contains a user or
-/// password.
+/// password. Returns the path of a Unix socket as it is.
 fn checked(server: &str) -> Result<String> {
+    if server
+        .strip_prefix(unix::PREFIX)
+        .is_some_and(|path| path.starts_with('/'))
+    {
+        return Ok(server.to_owned());
+    }
     if server.contains('@') {
         // The URL is not printed, because it may contain a password.
         return Err(CliError::usage(
@@ -278,7 +285,8 @@ fn checked(server: &str) -> Result<String> {
         .unwrap_or_default();
     if host.trim_matches('/').is_empty() || host.contains(['?', '#', ' ']) {
         return Err(CliError::usage(format!(
-            "{server:?} is not a valid server URL; use one such as {DEFAULT_SERVER} or https://db-1"
+            "{server:?} is not a valid server URL; use one such as {DEFAULT_SERVER}, https://db-1 or \
+             unix:/run/tideline/tideline.sock"
         )));
     }
     Ok(server.trim_end_matches('/').to_owned())
@@ -293,6 +301,7 @@ mod tests {
         assert_eq!(checked("http://a:1/").expect("right"), "http://a:1");
         assert_eq!(checked("http://a/below").expect("right"), "http://a/below");
         assert_eq!(checked("https://a/").expect("right"), "https://a");
+        assert_eq!(checked("unix:/run/a@b").expect("right"), "unix:/run/a@b");
         for wrong in [
             "",
             "a:1",
@@ -301,6 +310,8 @@ mod tests {
             "https://",
             "http://user@a",
             "http://a?b",
+            "unix:",
+            "unix:run/a",
         ] {
             assert_eq!(checked(wrong).expect_err(wrong).exit_status(), 2);
         }

@@ -62,6 +62,31 @@ fn a_unix_socket_serves_with_tokens_and_its_file_is_removed_or_replaced() {
     assert!(tables.starts_with("HTTP/1.1 200"), "{tables}");
     let created = send(&socket, "POST /v1/tables", &bearer, "{\"name\": \"fleet\"}");
     assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let client = |arguments: &[&str]| {
+        let mut command = tideline(arguments);
+        command
+            .args(["--server", &format!("unix:{}", socket.display())])
+            .env("TIDELINE_TOKEN_FILE", folder.path().join("token"));
+        let ended = output(command);
+        assert!(ended.status.success(), "{arguments:?}: {}", text(&ended.stderr));
+        text(&ended.stdout)
+    };
+    std::fs::write(folder.path().join("token"), TOKEN).expect("a file");
+    assert!(client(&["ready"]).starts_with("ready"));
+    let file = folder.path().join("points.lp");
+    let lines: String = (0..50_000)
+        .map(|at| format!("cpu,host=a v={at} {at}\n"))
+        .collect();
+    std::fs::write(&file, lines).expect("a file");
+    client(&[
+        "write",
+        file.to_str().expect("a path"),
+        "--table",
+        "fleet",
+        "--json",
+    ]);
+    let exported = client(&["export", "--table", "fleet"]);
+    assert_eq!(exported.lines().count(), 50_000);
     let peer = format!("peer=unix:{}", getuid().as_raw());
     server.wait_for(|line| line.contains("audit") && line.contains(&peer));
 
