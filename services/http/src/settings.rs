@@ -14,6 +14,10 @@ use tideline_query::QuerySettings;
 
 use tideline_connections::TrustedProxy;
 
+use crate::hashes_file::HashesFile;
+use crate::jwks_file::JwksFile;
+use crate::tls_files::{AuthoritiesFile, TlsFiles};
+
 /// Settings of [`serve`](crate::serve).
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -158,6 +162,21 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
+    /// Reads the files that the settings name: token hashes, keys of an identity provider, certificates. A standby reads
+    /// the first two only when it takes over the data.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if one of them cannot be read, can be written by other users, or is not valid.
+    pub fn check_files(&self) -> Result<(), String> {
+        self.hashes_file.as_deref().map(HashesFile::open).transpose()?;
+        if let Some(jwt) = &self.jwt {
+            JwksFile::open(&jwt.jwks_file, jwt.claims.clone())?;
+        }
+        self.tls.as_ref().map(TlsFiles::open).transpose()?;
+        AuthoritiesFile::open(self).map(drop)
+    }
+
     /// Returns true if requests must contain a token.
     pub fn requires_token(&self) -> bool {
         self.token.is_some() || self.hashes_file.is_some() || self.jwt.is_some()

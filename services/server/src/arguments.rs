@@ -60,8 +60,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check the configuration that `serve` would use with the same flags; the exit status is 2 if it is
-    /// invalid.
+    /// Check the configuration that `serve` would use with the same flags, and the files that it names; the exit status
+    /// is 2 if one is invalid.
     Check(ServerArguments),
     /// Print the effective configuration and the origin of each value; secrets are masked.
     Show(ServerArguments),

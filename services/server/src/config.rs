@@ -244,6 +244,17 @@ impl Config {
         }
     }
 
+    /// Reads the files that the configuration names, except those of the data.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Files`] if one of them cannot be read or is not valid.
+    pub fn check_files(&self) -> Result<()> {
+        let served = self.http_settings().check_files();
+        let checked = served.and_then(|()| self.webhook_settings().map(drop));
+        checked.map_err(ServerError::Files)
+    }
+
     /// Returns the settings of webhooks.
     ///
     /// # Errors

@@ -26,6 +26,9 @@ pub enum ServerError {
         /// All problems, at least one.
         problems: Vec<Problem>,
     },
+    /// A file of the configuration cannot be used; nothing has been changed on disk.
+    #[error("{0}")]
+    Files(String),
     /// Logging could not be set up.
     #[error("cannot set up logging: {reason}")]
     Logging {
@@ -127,7 +130,7 @@ pub enum ServerError {
 impl ServerError {
     /// Returns true if the configuration is invalid and has to be changed.
     pub const fn is_config(&self) -> bool {
-        matches!(self, Self::Config { .. })
+        matches!(self, Self::Config { .. } | Self::Files(_))
     }
 }
 

@@ -54,7 +54,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Serve(server) => serve::run(server)?,
         Command::Demo(arguments) => demo::run(arguments)?,
         Command::Config(ConfigCommand::Check(server)) => {
-            server.resolve()?;
+            server.resolve()?.config.check_files()?;
             println!("the configuration is valid");
         }
         Command::Config(ConfigCommand::Show(server)) => print!("{}", server.resolve()?.describe()),

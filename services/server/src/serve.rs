@@ -18,6 +18,7 @@ use crate::failure::{Failure, Result};
 pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
     let mut config = arguments.server.resolve()?.config;
     config.engine.is_copy = arguments.new_origin;
+    config.check_files()?;
     logging::start(&config)?;
     tracing::info!(version = version(), data_dir = %config.data_dir.display(), "tideline starts");
     for warning in config.warnings() {

@@ -29,6 +29,43 @@ fn check_reports_validity_by_its_exit_status() {
 }
 
 #[test]
+fn files_that_the_configuration_names_are_checked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let broken = folder.path().join("broken");
+    fs::write(&broken, "neither hashes nor keys").expect("a file");
+    let missing = folder.path().join("missing");
+    let keys: &[&str] = &["TIDELINE__AUTH__JWT_ISSUER", "TIDELINE__AUTH__JWT_AUDIENCE"];
+    for (setting, others) in [
+        ("TIDELINE__AUTH__HASHES_FILE", &[][..]),
+        ("TIDELINE__AUTH__JWKS_FILE", keys),
+        (
+            "TIDELINE__HTTP__TLS_CERTIFICATE_FILE",
+            &["TIDELINE__HTTP__TLS_KEY_FILE"],
+        ),
+        ("TIDELINE__WEBHOOKS__CA_FILE", &[]),
+    ] {
+        for file in [&broken, &missing] {
+            // The server reads the certificates of webhooks later.
+            if setting.contains("WEBHOOKS") && *file == broken {
+                continue;
+            }
+            for command in [&["config", "check"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+                let mut command = tideline(command);
+                command.env("TIDELINE__SERVER__DATA_DIR", folder.path().join("data"));
+                for name in [setting].iter().chain(others) {
+                    command.env(name, file);
+                }
+                let refused = output(command);
+                let said = text(&refused.stderr);
+                assert_eq!(refused.status.code(), Some(2), "{setting}: {said}");
+                assert!(said.contains(file.to_str().expect("a name")), "{setting}: {said}");
+            }
+        }
+    }
+    assert!(!folder.path().join("data").exists());
+}
+
+#[test]
 fn show_names_the_origin_and_hides_the_token() {
     let mut command = tideline(&["config", "show", "--listen", "0.0.0.0:9", "--tls", "proxy"]);
     command.env("TIDELINE__AUTH__TOKEN", "a-token-of-this-test-0123456789");
