@@ -16,6 +16,8 @@ use crate::tenant::{Tenant, TenantRecord};
 
 /// End of a principal that never ends.
 const NEVER: i64 = i64::MAX;
+/// End of a principal whose token was revoked.
+const REVOKED: i64 = i64::MIN;
 
 /// Originator of a request: a token, or all clients of a server without tokens.
 #[derive(Debug)]
@@ -171,6 +173,13 @@ impl Principal {
         self.is_token_valid(now) && self.tenant.as_ref().is_none_or(|tenant| tenant.is_current())
     }
 
+    /// Returns true after the token was revoked, or after its tenant has lost tables. Work that is running stops then. The
+    /// time at which the token expires is not compared: work that began before it may end.
+    pub fn is_revoked(&self) -> bool {
+        let has_ended = self.ends.load(Ordering::Relaxed) == REVOKED;
+        has_ended || self.tenant.as_ref().is_some_and(|tenant| !tenant.is_current())
+    }
+
     /// Returns true until the token expires or is revoked.
     pub fn is_token_valid(&self, now: Timestamp) -> bool {
         now.nanos() < self.ends.load(Ordering::Relaxed)
@@ -184,7 +193,7 @@ impl Principal {
 
     /// Ends the principal, so that [`is_valid`](Self::is_valid) returns false from now on.
     pub fn end(&self) {
-        self.ends.store(i64::MIN, Ordering::Relaxed);
+        self.ends.store(REVOKED, Ordering::Relaxed);
     }
 
     fn denied(&self, action: Action, reason: Refused) -> Denied {

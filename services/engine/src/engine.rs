@@ -144,6 +144,8 @@ pub struct Readiness {
     pub writes: bool,
     /// Reasons for refusals, and warnings about conditions that cause no refusal.
     pub reasons: Vec<String>,
+    /// Warnings that name tables.
+    pub table_warnings: Vec<String>,
     /// Tiers whose store has failed and is being reopened.
     pub reopening: Vec<FailedTier>,
 }
@@ -342,6 +344,13 @@ impl Engine {
         }
     }
 
+    /// Returns true if the token of the request was revoked, or if its tenant has lost tables. Long work stops then.
+    pub fn is_revoked(&self) -> bool {
+        self.access
+            .as_ref()
+            .is_some_and(|access| access.principal().is_revoked())
+    }
+
     /// Reports whether reads and writes are served now, with reasons. The call is cheap.
     pub fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
@@ -406,11 +415,13 @@ impl Engine {
         if index.rebuilding {
             reasons.push("the search index is being rebuilt; results are complete, some are slower".into());
         }
-        reasons.extend(self.search_warnings());
+        let mut table_warnings = self.search_warnings();
+        table_warnings.extend(self.fan_out_warnings());
         Readiness {
             reads,
             writes,
             reasons,
+            table_warnings,
             reopening: failed,
         }
     }

@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Returns warnings about tables whose messages have waited for more than an hour.
-    pub fn fan_out_warnings(&self) -> Vec<String> {
+    pub(crate) fn fan_out_warnings(&self) -> Vec<String> {
         let now = self.now().nanos();
         let mut tables = self.fan_outs();
         tables.retain(|table| table.lag(now) > LATE);

@@ -1,7 +1,7 @@
 //! Authentication of requests, and protection against requests from pages of other sites.
 //!
-//! A token is accepted in the forms of all supported protocols; `tokens` finds its principal. Without the protection, a page of another
-//! site could send changes through the browser of an authorized user.
+//! A token is accepted in the forms of all supported protocols; `tokens` finds its principal. Without the protection, a
+//! page of another site could send changes through the browser of an authorized user.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tideline_access::Principal;
+use tideline_access::{Access, Action, Principal};
 use tideline_openapi::ErrorCode;
 
 use crate::context::Dialect;
@@ -39,6 +39,13 @@ pub(crate) fn authenticate(request: &Request, tokens: &TokenStore) -> Result<Arc
             "the request has no token; send it as `Authorization: Bearer …`",
         )),
     }
+}
+
+/// Returns true if a request to a path without authentication may read what concerns all tables, like `/metrics`.
+pub(crate) fn observes_everything(request: &Request, tokens: &TokenStore) -> bool {
+    authenticate(request, tokens).is_ok_and(|principal| {
+        Access::new(&principal, Action::Observe).is_ok_and(|access| access.check_all().is_ok())
+    })
 }
 
 pub(crate) fn is_open(path: &str) -> bool {

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tideline_engine::Engine;
 use tideline_engine::points::Run;
-use tideline_engine::runtime::{MemoryAccount, Reservation, background};
+use tideline_engine::runtime::{Reservation, background};
 
 use crate::error::{QueryError, Result};
 
@@ -113,18 +114,19 @@ impl Cancel {
     }
 }
 
-/// Time limit and cancellation flag of one running query.
+/// Time limit and cancellation flag of one running query. Its handle of the engine knows whether the token was revoked.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline {
     cancel: Cancel,
+    engine: Arc<Engine>,
     started: Instant,
     time_max: Duration,
 }
 
 impl Deadline {
-    /// Returns an error if the query was cancelled or its time is over.
+    /// Returns an error if the query was cancelled, its token was revoked, or its time is over.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.cancel.is_cancelled() {
+        if self.cancel.is_cancelled() || self.engine.is_revoked() {
             return Err(QueryError::Cancelled);
         }
         let (limit, elapsed) = (self.time_max, self.started.elapsed());
@@ -159,12 +161,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the watch of a query that begins now.
-    pub fn new(budget: Budget, cancel: Cancel, memory: &MemoryAccount) -> Self {
+    /// Starts the watch of a query that begins now. Its memory is charged to the memory account of the engine.
+    pub(crate) fn new(budget: Budget, cancel: Cancel, engine: &Arc<Engine>) -> Self {
         Self {
             budget,
             deadline: Deadline {
                 cancel,
+                engine: Arc::clone(engine),
                 started: Instant::now(),
                 time_max: budget.time_max,
             },
@@ -173,7 +176,7 @@ impl Watch {
             held: AtomicU64::new(0),
             limited_elsewhere: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
-            reservation: Mutex::new(memory.open("queries")),
+            reservation: Mutex::new(engine.memory().open("queries")),
         }
     }
 
@@ -195,7 +198,8 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Cancelled`] if the query was cancelled, [`QueryError::TimedOut`] if its time is over.
+    /// [`QueryError::Cancelled`] if the query was cancelled or its token was revoked, [`QueryError::TimedOut`] if its time
+    /// is over.
     pub fn check(&self) -> Result<()> {
         background::yield_core();
         self.deadline.check()

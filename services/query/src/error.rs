@@ -84,8 +84,8 @@ pub enum QueryError {
     /// A page token of another query.
     #[error("the page token belongs to another query")]
     ForeignToken,
-    /// The query was cancelled: its client has disconnected, or its cancellation was requested.
-    #[error("the query was cancelled")]
+    /// The query was cancelled: its client has disconnected, its cancellation was requested, or its token was revoked.
+    #[error("the query was cancelled by a request, or because its token was revoked")]
     Cancelled,
 }
 

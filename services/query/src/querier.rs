@@ -172,7 +172,7 @@ impl Querier {
 
     /// Starts the watch of a query that begins now. Its memory is charged to the memory account of the engine.
     pub fn watch(&self, budget: Budget, cancel: &Cancel) -> Watch {
-        Watch::new(budget, cancel.clone(), self.engine.memory())
+        Watch::new(budget, cancel.clone(), &self.engine)
     }
 
     /// Returns the current number of queries and their totals.

@@ -42,8 +42,8 @@ pub enum RowsError {
         /// Description of the damage.
         reason: String,
     },
-    /// The request was cancelled, or its client has disconnected.
-    #[error("the request was cancelled")]
+    /// The request was cancelled, its client has disconnected, or its token was revoked.
+    #[error("the request was cancelled by another one, or because its token was revoked")]
     Cancelled,
     /// The stream of a value cannot be read: the client sends too slowly, or the stream is not valid in its encoding.
     #[error("the value cannot be read: {0}")]

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use tideline_engine::FailedTier;
@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
+use crate::auth;
 use crate::context::RequestId;
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -60,7 +61,8 @@ pub(crate) fn alive(message: &str) -> Health {
 /// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
 /// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier. So are
 /// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds. So are
-/// warnings about the configuration, such as connections in clear text beyond this machine.
+/// warnings about the configuration, such as connections in clear text beyond this machine. Warnings that name tables or
+/// change streams are only counted in the response to a request without a token that may read `/metrics`.
 #[utoipa::path(
     security(()),
     get, path = "/ready", tag = "operation",
@@ -69,7 +71,12 @@ pub(crate) fn alive(message: &str) -> Health {
         (status = 503, description = "Not ready", body = Readiness)
     )
 )]
-async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Json<Readiness>)> {
+async fn ready(
+    State(app): State<App>,
+    id: RequestId,
+    request: Request,
+) -> Result<(StatusCode, Json<Readiness>)> {
+    let sees_names = auth::observes_everything(&request, &app.tokens);
     let engine = app.clone();
     let mut readiness = blocking(move || {
         let mut readiness = engine.service_engine().readiness();
@@ -82,15 +89,19 @@ async fn ready(State(app): State<App>, id: RequestId) -> Result<(StatusCode, Jso
             let reason = moves.stalled?;
             Some(format!("archive of table {}: {reason}", table.name))
         });
-        readiness.reasons.extend(stalled);
-        readiness.reasons.extend(engine.change_streams.warning());
-        readiness
-            .reasons
-            .extend(engine.service_engine().fan_out_warnings());
+        readiness.table_warnings.extend(stalled);
+        readiness.table_warnings.extend(engine.change_streams.warning());
         readiness.reasons.extend_from_slice(&engine.settings.warnings);
         Ok(readiness)
     })
     .await?;
+    match (sees_names, readiness.table_warnings.len()) {
+        (true, _) => readiness.reasons.append(&mut readiness.table_warnings),
+        (false, 0) => {}
+        (false, warnings) => readiness.reasons.push(format!(
+            "warnings about tables or change streams: {warnings}; they are listed for a token that may read /metrics"
+        )),
+    }
     if app.is_draining() {
         readiness.writes = false;
         readiness.reasons.push("shutting down".into());

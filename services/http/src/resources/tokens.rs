@@ -128,7 +128,8 @@ async fn read(
 
 /// Revoke a token
 ///
-/// Requests with the token are refused from the response on. Watches that use it end without another event.
+/// Requests with the token are refused from the response on. Watches that use it end without another event, and running
+/// queries at the next block of points or the next row, with an error or an aborted response.
 #[utoipa::path(
     security(("token" = ["administer"])),
     delete, path = "/v1/tokens/{token}", tag = "access", operation_id = "revoke_token",

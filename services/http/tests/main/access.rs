@@ -740,6 +740,48 @@ fn a_revoked_token_is_refused_at_once_and_its_watch_ends() {
 }
 
 #[test]
+fn readiness_names_tables_only_to_tokens_for_everything() {
+    let server = start();
+    let root = |method: &str, path: &str, body: &Value| ask(&server, ROOT, method, path, &body.to_string());
+    let feed =
+        json!({"name": "zqx", "model": "feed", "feed": {"inboxes": {"push_max": 0, "fan_out_max": 10}}});
+    root("POST", "/v1/tables", &feed).expect(201);
+    let room = "/v1/tables/zqx/feeds/room,name=a";
+    root("PUT", &format!("{room}/members/ann"), &json!({})).expect(200);
+    // The job of the start ends, and the next one is paused. Then a message waits for its inbox.
+    let run = json!({"kind": "fan_out", "table": "zqx", "wait": true});
+    root("POST", "/v1/jobs", &run).expect(200);
+    root("POST", &format!("{room}/messages"), &json!({"messages": [{}]})).expect(200);
+    let begun = std::time::Instant::now();
+    let id = loop {
+        let jobs = root("GET", "/v1/jobs?kind=fan_out&state=planned", &json!({})).expect(200);
+        if let Some(id) = jobs["jobs"][0]["id"].as_u64() {
+            break id;
+        }
+        assert!(begun.elapsed() < crate::client::ANSWER_TIMEOUT);
+        std::thread::yield_now();
+    };
+    let paused = root("POST", &format!("/v1/jobs/{id}/pause"), &json!({}));
+    assert!(paused.status < 300, "{paused:?}");
+    for _ in 0..3 {
+        server.clock.advance(HOUR);
+        server.get("/ready").expect(200);
+    }
+    let reasons = |token: &str| ask(&server, token, "GET", "/ready", "").expect(200)["reasons"].to_string();
+    let named = reasons(ROOT);
+    assert!(named.contains("fan-out of table zqx"), "{named}");
+    let all = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    assert_eq!(reasons(all["token"].as_str().expect("a token")), named);
+    for token in ["wrong", &*token(&server, "operator", &["zqx"])] {
+        let counted = reasons(token);
+        assert!(!counted.contains(HIDDEN), "{counted}");
+        assert!(counted.contains("change streams: 1;"), "{counted}");
+    }
+    let without = server.get("/ready").expect(200)["reasons"].to_string();
+    assert_eq!(without, reasons("wrong"));
+}
+
+#[test]
 fn tokens_and_their_last_use_survive_a_restart() {
     let disk: Arc<MemoryDisk> = MemoryDisk::new(Character::Embedded);
     let mut server = Server::on(Arc::clone(&disk), settings());

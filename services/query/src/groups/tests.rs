@@ -62,7 +62,7 @@ impl World {
     }
 
     fn select(&self) -> Scope {
-        let watch = Watch::new(Budget::default(), Cancel::new(), self.engine.memory());
+        let watch = Watch::new(Budget::default(), Cancel::new(), &self.engine);
         let all = Selector::Condition(Condition::All);
         Scope::select(&self.engine, &self.table, &all, &watch).expect("selected")
     }

@@ -86,13 +86,14 @@ pub(crate) struct RowReading<'r> {
 }
 
 impl RowReading<'_> {
-    /// Returns true if the request was cancelled. Called before each row or page. A request for old rows waits here
-    /// until the rate limit of cold reads allows the bytes that it has read. A request for rows of a table with limits of
-    /// rates waits until they allow the rows that it has read.
+    /// Returns true if the request was cancelled or its token was revoked. Called before each row or page. A request for
+    /// old rows waits here until the rate limit of cold reads allows the bytes that it has read. A request for rows of a
+    /// table with limits of rates waits until they allow the rows that it has read.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.engine.wait_for_row_rate(&|| self.cancel.is_cancelled());
+        let is_ended = || self.cancel.is_cancelled() || self.engine.is_revoked();
+        self.engine.wait_for_row_rate(&is_ended);
         let goes_on = self.cold.is_none_or(|cold| cold.pass(take_cold_bytes()));
-        !goes_on || self.cancel.is_cancelled()
+        !goes_on || is_ended()
     }
 }
 
