@@ -1,10 +1,10 @@
-//! In-memory backend for tests, with two behaviours.
+//! In-memory backend for tests, with two behaviors.
 //!
 //! [`Character::Embedded`] behaves like the embedded engine, [`Character::Distributed`] like a cluster, including
-//! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. Handles with their own
-//! clocks take a shard only after its owner was silent; other handles take it at once. A [`MemoryDisk`] outlives the
-//! backend. In the embedded character, opening the disk again simulates a restart: all older handles then
-//! fail, as if their process had been killed.
+//! outcomes that only a cluster has. Random faults occur only if a test enables them with a seed. A handle with its own
+//! clock takes a shard with limited leases only after the owner was silent for some time; other handles take it at
+//! once. A [`MemoryDisk`] outlives the backend. In the embedded character, opening the disk again simulates a restart:
+//! all older handles then fail, as if their process had been killed.
 
 mod journal;
 mod leases;
@@ -65,13 +65,13 @@ pub struct MemoryBackend {
     own: Mutex<Own>,
 }
 
-/// State of a handle that is not on the disk.
+/// State that belongs to one handle and is not stored on the disk.
 #[derive(Default)]
 struct Own {
-    /// Member of the last take.
+    /// Member under which the handle last took a shard.
     member: Option<MemberId>,
     watched: Watched,
-    /// Entries that the last replay of each epoch has passed on, until the epoch is closed.
+    /// Entries that the last replay of each epoch has passed to its caller, until the epoch is closed.
     found: BTreeMap<(Shard, Epoch), Found>,
 }
 
@@ -81,7 +81,8 @@ pub enum Character {
     /// All calls take effect in call order; stamps are ignored; one handle at a time.
     Embedded,
     /// The highest stamp wins, several handles share the data, journals are freed in slots of 256 sequence numbers, and
-    /// the faults of [`MemoryDisk::fail_append`], [`MemoryDisk::fail_edit`] and [`MemoryDisk::fail_write`] are possible.
+    /// the faults of [`MemoryDisk::fail_append`], [`MemoryDisk::fail_edit`] and [`MemoryDisk::fail_write`] are
+    /// possible.
     Distributed,
 }
 
@@ -144,9 +145,12 @@ struct State {
     /// Writes of rows that are not applied yet.
     late_writes: Vec<LateWrite>,
     members: Members,
-    /// True if an append to an older epoch is stored until the epoch is closed, and ignored later.
+    /// True if an append to an older epoch is accepted: it is stored if the epoch is not closed yet, and ignored
+    /// otherwise.
     accepts_stale: bool,
     is_manifest_hidden: bool,
+    /// Number of further reads of the manifest that fail.
+    failing_manifest_reads: u32,
     chance: Option<Chance>,
     terms: Terms,
 }
@@ -299,10 +303,16 @@ impl MemoryDisk {
         self.state.lock().is_manifest_hidden = is_hidden;
     }
 
-    /// Makes appends, edits and writes of rows fail at random: about `fault_per_mille` of every thousand, as determined by
-    /// the seed.
-    /// About half of the later appends, chosen at random, first apply all late appends of their shard. Panics in the
-    /// embedded character.
+    /// Makes the next `count` reads of the manifest fail, as if the cluster were unreachable. Panics in the embedded
+    /// character.
+    pub fn fail_manifest_reads(&self, count: u32) {
+        self.assert_distributed("hiding the manifest needs the distributed character");
+        self.state.lock().failing_manifest_reads = count;
+    }
+
+    /// Makes appends, edits and writes of rows fail at random: about `fault_per_mille` of every thousand, as determined
+    /// by the seed. About half of the later appends, chosen at random, first apply all late appends of their shard.
+    /// Panics in the embedded character.
     pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
         self.assert_distributed("random faults need the distributed character");
         self.state.lock().chance = Some(Chance {
@@ -407,7 +417,8 @@ impl ShardState {
         self.owner += 1;
         self.member = Some(member);
         self.stamp_min = self.stamp_max.saturating_add(1);
-        // An older epoch without entries is not listed, so its new owner does not close it. It gets no entries later.
+        // An older epoch without entries is not listed, so the new owner does not close it. It must therefore get no
+        // entries later.
         self.journals.values_mut().for_each(Journal::bar_if_empty);
         for epoch in (1..self.owner).map(Epoch) {
             self.journals.entry(epoch).or_insert_with(Journal::barred);
@@ -432,7 +443,8 @@ impl ShardState {
         self.version += 1;
     }
 
-    /// Drops a late edit if `member` has sent it, because the member excludes it before it reads or edits the manifest.
+    /// Drops a late edit if `member` is the owner that has sent it. An owner excludes its late edit before it reads or
+    /// edits the manifest again.
     fn decide(&mut self, member: Option<MemberId>) {
         if member.is_some() && member == self.member {
             self.late_edit = None;
@@ -469,9 +481,9 @@ impl MemoryBackend {
         Self::new(disk, None)
     }
 
-    /// Opens a disk as a process that has its own clock. With leases of limited time ([`MemoryDisk::limit_leases`]), the
-    /// handle takes a shard from another living owner only after the owner was silent for a lease and a quarter by this
-    /// clock; before, the call fails as `Unavailable`.
+    /// Opens a disk as a process that has its own clock. With leases of limited time ([`MemoryDisk::limit_leases`]),
+    /// the handle takes a shard from another living owner only after the owner was silent for a lease and a quarter by
+    /// this clock; before, the call fails as `Unavailable`.
     pub fn open_with_clock(disk: &Arc<MemoryDisk>, clock: Arc<dyn Clock>) -> Self {
         Self::new(disk, Some(clock))
     }
@@ -872,7 +884,12 @@ impl Backend for MemoryBackend {
     }
 
     fn manifest(&self, shard: Shard) -> Result<Manifest> {
-        if self.state()?.is_manifest_hidden {
+        let mut state = self.state()?;
+        let fails = state.failing_manifest_reads > 0;
+        state.failing_manifest_reads = state.failing_manifest_reads.saturating_sub(1);
+        let is_hidden = state.is_manifest_hidden || fails;
+        drop(state);
+        if is_hidden {
             return Err(BackendError::Unavailable {
                 reason: "the manifest was planned to be unreadable".to_owned(),
                 retry_after: Duration::from_secs(1),

@@ -154,9 +154,11 @@ impl WideStore {
         to: PartRef,
         is_unknown: bool,
     ) {
-        let state = self.state();
-        let is_used = state.parts.values().any(|part| part.at == to);
-        if is_used || is_unknown && self.log.settle().is_err() {
+        // An edit that was applied after all uses the files, so its outcome must be known before the state is read.
+        if is_unknown && self.log.settle().is_err() {
+            return;
+        }
+        if self.state().parts.values().any(|part| part.at == to) {
             return;
         }
         let keys = sent.newest_first();
@@ -324,8 +326,8 @@ impl WideStore {
     }
 }
 
-/// Returns the settings of a table as the description of its files stores them: the rows in the files have no cut values and no
-/// codecs.
+/// Returns the settings of a table as the description of its files stores them: the rows in the files have no cut
+/// values and no codecs.
 fn described(spec: &TableSpec) -> TableSpec {
     let mut spec = spec.clone();
     if let Some(wide) = spec.wide.as_deref_mut() {

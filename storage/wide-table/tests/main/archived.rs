@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_archive::{Archive, ArchiveSettings};
 use tideline_backend::Direction;
+use tideline_backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{Decimal, KeyValue};
 use tideline_model::{
@@ -19,7 +20,7 @@ use tideline_testkit::{Random, is_slow, seed};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
 use tideline_wide_table::{
     Action, CellValue, Column, ColumnName, GcStep, Image, MoveEnd, MoveProgress, Mutation, PartToArchive,
-    RowWrite, Settings, StoredRow, Update, ValueToCut, Version,
+    RowWrite, Settings, StoredRow, Update, ValueToCut, Version, WideError,
 };
 
 use super::database::*;
@@ -168,6 +169,11 @@ impl Lab {
     }
 
     fn archive(&self, number: i32) -> MoveEnd {
+        self.archive_after(number, &|| {}).expect("it is archived")
+    }
+
+    /// Archives a part. Calls `flushed` when the part is closed and flushed.
+    fn archive_after(&self, number: i32, flushed: &dyn Fn()) -> Result<MoveEnd, WideError> {
         let manifest = self.database.threads.log().manifest();
         let part = PartToArchive {
             table: TABLE,
@@ -177,9 +183,12 @@ impl Lab {
             names: (TableName::new("rows").expect("a name"), EVERY.part_name(number)),
             target: format!("file://{}", self.target.path().display()),
         };
-        let flush = || Ok(self.database.threads.flush()?);
-        let archived = self.database.store.archive_part(&part, &flush, &mut on);
-        archived.expect("it is archived")
+        let flush = || {
+            self.database.threads.flush()?;
+            flushed();
+            Ok(())
+        };
+        self.database.store.archive_part(&part, &flush, &mut on)
     }
 }
 
@@ -235,6 +244,50 @@ fn rows_are_the_same_bit_for_bit_in_the_archive_and_after_it() {
         }
         lab.database.close();
     });
+}
+
+#[test]
+fn an_archiving_that_was_published_after_all_keeps_its_files() {
+    let seed = seed("an_archiving_that_was_published_after_all_keeps_its_files");
+    for (fault, tier) in [
+        (EditFault::Applied, Tier::Archive),
+        (EditFault::Lost, Tier::Hot),
+        (EditFault::Late, Tier::Hot),
+    ] {
+        let disk = MemoryDisk::new(Character::Distributed);
+        let target = tempfile::tempdir().expect("a folder");
+        let archive = Archive::open(ArchiveSettings::new(target.path().join("temporary")));
+        let spec = divided();
+        let key = spec.wide.as_deref().expect("a wide table").key.clone();
+        let database = Database::open_archived(
+            Arc::new(MemoryBackend::open(&disk)),
+            (Arc::new(SystemClock), spec, settings()),
+            Some(Arc::new(archive.expect("it opens"))),
+        );
+        let lab = Lab {
+            database,
+            layout: KeyLayout::new(&key, true).expect("a key"),
+            target,
+        };
+        let number = EVERY.number_of(START);
+        lab.fill(number, 0, &mut Random::new(seed));
+        let rows = lab.rows(Direction::Ascending);
+        assert!(!rows.is_empty());
+        // The next edit publishes the part. Its outcome is known at the second read of the manifest.
+        let unknown = lab.archive_after(number, &|| {
+            disk.fail_edit(fault);
+            disk.fail_manifest_reads(1);
+        });
+        assert!(unknown.is_err(), "{fault:?}: {unknown:?}");
+        let tiers = lab.database.store.parts_in_tiers(TABLE);
+        assert_eq!(tiers.last().map(|part| part.tier), Some(tier), "{fault:?}");
+        assert!(lab.rows(Direction::Ascending) == rows, "{fault:?}, {seed}");
+        if tier == Tier::Hot {
+            assert!(matches!(lab.archive(number), MoveEnd::Moved(_)));
+            assert!(lab.rows(Direction::Ascending) == rows, "{fault:?}, {seed}");
+        }
+        lab.database.close();
+    }
 }
 
 #[test]
@@ -351,7 +404,7 @@ fn values_in_pieces_are_in_the_archive_with_their_rows() {
         let restored = store.restore_part(TABLE, number, i64::MAX, &mut on);
         assert!(matches!(restored.expect("it is restored"), MoveEnd::Moved(_)));
         assert!(whole() == rows, "restored");
-        // The entries still have the references of the rows before their archiving.
+        // The index entries still hold the references that the rows had before the part was archived.
         lab.database.flush();
         let backend = Arc::clone(lab.database.threads.log().backend());
         let parts = StoredParts::read(&*backend).expect("the parts");
