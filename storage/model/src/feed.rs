@@ -1,7 +1,7 @@
 //! Settings of feed tables.
 //!
-//! The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares. The members of its feeds
-//! are rows of another table, which belongs to it; [`users_rows`] declares them.
+//! The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares. The members of its
+//! feeds are rows of another table, which belongs to it; [`users_rows`] declares them.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ pub const CLEARED: &str = "cleared";
 pub const EDITED: &str = "edited";
 /// Column with the time at which a message was recalled.
 pub const RECALLED: &str = "recalled";
-/// Column with the id of the feed whose message an entry of an inbox refers to. The message has the sequence number of the
-/// entry. Only entries of inboxes have it.
+/// Column with the id of the feed whose message an entry of an inbox refers to. The message has the sequence number of
+/// the entry. Only entries of inboxes have the column.
 pub const SOURCE: &str = "source";
 /// Column with the users whose inboxes show a message, as a JSON list; missing = all members.
 pub const TO: &str = "to";
@@ -61,8 +61,8 @@ pub struct FeedSpec {
     /// Origin of the sequence numbers. Fixed when the table is created.
     #[serde(default)]
     pub sequence: SequenceSource,
-    /// Members and inboxes; `None` = feeds have no members. Fixed when the table is created. Requires generated sequence
-    /// numbers, because an entry of an inbox has the sequence number of its message.
+    /// Members and inboxes; `None` = feeds have no members. Fixed when the table is created. Requires generated
+    /// sequence numbers, because an entry of an inbox has the sequence number of its message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<InboxSpec>,
 }
@@ -84,11 +84,11 @@ impl FeedSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InboxSpec {
-    /// Maximum number of members to whose inboxes each message is written, 0 to [`PUSH_MAX`]. The members of a larger feed
-    /// read its messages from the feed.
+    /// Maximum number of members of a feed whose messages are written to the inboxes of the members, 0 to [`PUSH_MAX`].
+    /// The members of a larger feed read its messages from the feed.
     pub push_max: u32,
-    /// Maximum number of members of a larger feed whose messages a job writes to the inboxes later: 0 = no job, or more than
-    /// `push_max`, up to [`FAN_OUT_MAX`].
+    /// Maximum number of members of a larger feed for which a job writes the messages to the inboxes later. 0 = no job;
+    /// otherwise more than `push_max`, at most [`FAN_OUT_MAX`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fan_out_max: u32,
     /// Content of the entries that are written together with their message.
@@ -96,9 +96,10 @@ pub struct InboxSpec {
     pub entries: InboxEntries,
 }
 
-/// Largest [`InboxSpec::push_max`]: the inbox entries of a message are in one journal entry.
+/// Largest [`InboxSpec::push_max`]. It is limited because the inbox entries of a message are in one journal entry.
 pub const PUSH_MAX: u32 = 1_000;
-/// Largest [`InboxSpec::fan_out_max`]. The job reads the members once per 100 messages, and a member who leaves counts them.
+/// Largest [`InboxSpec::fan_out_max`]. It is limited because the job reads all members once per 100 messages, and a
+/// request that removes a member counts the others.
 pub const FAN_OUT_MAX: u32 = 100_000;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -136,17 +137,17 @@ pub const VISIBLE_FROM: &str = "visible_from";
 pub const CURSOR: &str = "cursor";
 /// Column of a membership: true if its unread messages do not count for the user.
 pub const MUTED: &str = "muted";
-/// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list. Also a column
-/// of the progress of its fan-out.
+/// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list. The row
+/// [`FAN_OUT`] stores the progress of the fan-out in the same column.
 pub const PULLED: &str = "pulled";
-/// Last key column of the row ("", feed, [`FAN_OUT`]) of the table of users, which holds the progress of the job that writes
-/// the messages of a feed to inboxes.
+/// Value of the last key column in the row ("", feed, [`FAN_OUT`]) of the table of users. The row holds the progress of
+/// the job that writes the messages of a feed to inboxes.
 pub const FAN_OUT: &str = "fan_out";
 /// Name of the index of memberships by feed.
 pub const MEMBER_INDEX: &str = "by_feed";
 
-/// Returns the settings of the rows of the table of users. All rows of a user are one partition. Memberships are found by
-/// feed, in the order in which they began.
+/// Returns the settings of the rows of the table of users. All rows of a user are one partition. Memberships are found
+/// by feed, in the order in which they began.
 pub fn users_rows() -> WideSpec {
     let column = |name: &str, column_type| ColumnSpec {
         name: name.to_owned(),
@@ -221,8 +222,8 @@ pub struct MessageSettings {
     pub parts: Option<PartsSpec>,
 }
 
-/// Returns the settings of the rows of a feed table. A message has the key (feed, sequence number), so the messages of a
-/// feed are one ordered range, and feeds spread evenly because their ids are hashes.
+/// Returns the settings of the rows of a feed table. A message has the key (feed, sequence number), so the messages of
+/// a feed are one ordered range. Feeds spread evenly because their ids are hashes.
 pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
     let key_column = |name: &str, source| KeyColumnSpec {
         name: name.to_owned(),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum JobKind {
     /// Move of all unsealed points into segments. The store also seals by size and age; a job seals immediately.
     Seal,
-    /// Merge of several segments of one tier, in one window or in neighbouring windows, into one segment.
+    /// Merge of several segments of one tier, in one window or in neighboring windows, into one segment.
     Fold,
     /// Move of the points of a time window, or of a part of a wide table, from the hot to the cold tier.
     Migrate,

@@ -15,6 +15,7 @@
 //! | [`compensated_sum`] | [`CompensatedSum`]: sum of doubles with compensated rounding errors |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
+//! | `joined` | columns of values of variable length in one buffer |
 //! | [`model_tag`] | [`ModelTag`]: first bytes of a journal entry; they identify its data model |
 //! | [`parts`] | [`PartsSpec`], [`TierScope`]: division of a wide table into parts by time, and their tiers |
 //! | [`partition`] | [`Partition`], [`SegmentRef`], [`PartRef`], [`Space`], [`KeyRange`]: addresses of backend rows |
@@ -23,6 +24,7 @@
 //! | [`reject`] | [`RejectReason`]: reason why a line of a write is not stored |
 //! | [`time_expression`] | [`TimeExpression`]: absolute or relative time in user input |
 //! | [`wide`] | [`WideSpec`]: settings of a wide table, such as key, columns, versions, indexes and time-to-live |
+//! | [`feed`] | settings of a feed table |
 //!
 //! # Examples
 //!

@@ -15,7 +15,8 @@ use crate::table::Tier;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartsSpec {
-    /// Logical key column of the type `timestamp`, or generated column, that decides the part of a row. Fixed when the table is created.
+    /// Logical key column of the type `timestamp`, or generated column, that decides the part of a row. Fixed when the
+    /// table is created.
     pub by: String,
     /// Length of a part. Fixed when the table is created.
     pub every: PartPeriod,

@@ -101,7 +101,7 @@ pub enum GrowthCause {
     Tag(GrowingTag),
     /// No tag had new values; the timelines are new combinations of known values.
     Combinations,
-    /// The writer may not know of the other timelines.
+    /// Not disclosed, because the token of the writer is restricted to certain timelines.
     Undisclosed,
     /// All tables of this tenant together have reached the budget of the tenant.
     Tenant(Box<str>),

@@ -98,7 +98,7 @@ impl TableModel {
         matches!(self, Self::Wide | Self::Feed)
     }
 
-    /// Returns true if tables of this model catalogue timelines.
+    /// Returns true if tables of this model have timelines in the catalog.
     pub const fn has_timelines(self) -> bool {
         matches!(self, Self::Series | Self::Feed)
     }
@@ -288,7 +288,8 @@ pub struct TableSpec {
     /// Settings of the rows of a wide table or of a feed table; `None` for series tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<Box<WideSpec>>,
-    /// Feed table whose users are the rows of this wide table; `None` for other tables. Only requests for feeds write them.
+    /// Feed table whose users are the rows of this wide table; `None` for other tables. Only requests for feeds write
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users_of: Option<TableName>,
     /// Further settings of a feed table; `None` for other models.

@@ -107,8 +107,8 @@ fn is_ascending(order: &KeyOrder) -> bool {
 pub enum KeySource {
     /// Logical column: the value is given by the writer.
     Type(ColumnType),
-    /// Logical column of type `i64`: strictly increasing ids, assigned by the server. The operation `put` may omit the
-    /// value, and must omit it if the write requires that the row does not exist.
+    /// Logical column of type `i64`: strictly increasing ids, assigned by the server. In the operation `put`, the value
+    /// is optional, and must be missing if the write requires that the row does not exist.
     Generated(Generated),
     /// First digits of the MD5 of other logical columns, in lower-case hexadecimal: spreads load over `16^hex` ranges.
     /// Cannot be the last stored column.
@@ -227,8 +227,8 @@ pub enum ColumnCompression {
     None,
     /// LZ4, apart from the other columns of a block: more bytes than `Auto`, but decompressed faster.
     Lz4,
-    /// zstd at a higher level with a dictionary of the texts of the part, apart from the other columns of a block: fewer
-    /// bytes, but more CPU time when rows are packed.
+    /// zstd at a higher level with a dictionary of the texts of the part, apart from the other columns of a block:
+    /// fewer bytes, but more CPU time when rows are packed.
     Zstd,
 }
 
@@ -320,8 +320,8 @@ pub struct WideSpec {
     /// first such write, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_values: bool,
-    /// True if a column has or had a compression of its own, so that blocks and pieces can have forms of such columns.
-    /// Set by the first such column, and never reset.
+    /// True if a column has or had a compression of its own, so that blocks and pieces can contain values compressed in
+    /// this way. Set when a column first has such a compression, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub codecs: bool,
     /// Limits of the rates at which rows are read and written: at most one for the table, and one per age of parts.
@@ -443,8 +443,8 @@ pub enum TtlScope {
     /// A row with all its columns; the time counts from the last write of the row.
     #[default]
     Row,
-    /// Each version of a column, and also the row. The time of a version counts from its timestamp. The time of the row
-    /// counts from the last write of the row.
+    /// Each version of a column, and also the row as a whole. A version expires by its own timestamp, a row by the time
+    /// of its last write.
     Cell,
 }
 
