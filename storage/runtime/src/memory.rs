@@ -8,8 +8,8 @@
 //! statements. Request bodies in flight, unsealed points, buffered rows and caches have separate budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
 //!
-//! A [part](MemoryAccount::part) of an account has a limit of its own, for example for the requests of one tenant. What is
-//! reserved from it is also reserved from the whole account.
+//! A [part](MemoryAccount::part) of an account has a limit of its own, for example for the requests of one tenant.
+//! Bytes that are reserved from it are also reserved from the whole account.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -102,7 +102,8 @@ impl MemoryAccount {
         }))
     }
 
-    /// Creates a part of this account with a limit of its own. `owner` is shown in errors, for example "the tenant acme".
+    /// Creates a part of this account with a limit of its own. `owner` is shown in errors, for example "the tenant
+    /// acme".
     ///
     /// # Examples
     ///
@@ -122,7 +123,7 @@ impl MemoryAccount {
         Self::create(limit_bytes, Some((self.clone(), owner.into())))
     }
 
-    /// Changes the limit. What is reserved stays reserved.
+    /// Changes the limit. Reserved bytes stay reserved.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.0.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
@@ -226,8 +227,8 @@ impl MemoryAccount {
         Err(refused)
     }
 
-    /// Takes bytes if at least half of this account, and of the one of which it is a part, then remains free. Returns true
-    /// if they were taken.
+    /// Reserves `bytes` if at least half of this account still remains free, and half of the account of which it is a
+    /// part. Returns true if the bytes were reserved.
     fn take_spare(&self, bytes: u64) -> bool {
         if self.add(bytes, self.limit_bytes() / 2).is_err() {
             return false;
@@ -243,7 +244,8 @@ impl MemoryAccount {
         is_taken
     }
 
-    /// Adds to the bytes of this account alone, or returns them if the sum is above the limit.
+    /// Adds `bytes` to the used bytes of this account alone. If the sum is above `limit`, changes nothing and returns
+    /// the used bytes as an error.
     fn add(&self, bytes: u64, limit: u64) -> Result<(), u64> {
         let sum = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         let used = &self.0.used_bytes;
@@ -276,7 +278,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves `bytes` more if at least half of the limit then remains free. Returns true if the bytes were reserved.
+    /// Reserves `bytes` more if at least half of the limit still remains free. Returns true if the bytes were reserved.
     ///
     /// Intended for buffers that also work with less memory: they leave half of the limit to other reservations.
     pub fn grow_spare(&mut self, bytes: u64) -> bool {
