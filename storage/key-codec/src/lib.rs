@@ -172,7 +172,7 @@ pub const LISTS_BUCKET: u16 = u16::MAX;
 pub enum SegmentList {
     /// Files of the segment.
     Files = 1,
-    /// Names of descriptions (sidecars) that other databases wrote, if the points of the described files are in the
+    /// Names of descriptions (sidecars) that other databases wrote. The points of the described files are in the
     /// segment.
     Replaces = 2,
 }

@@ -45,8 +45,8 @@ impl KeyLayout {
         Ok(values)
     }
 
-    /// Decodes the leading columns of a bound of a range of stored keys. Returns the values of the logical columns that the
-    /// bytes hold completely; hashes are not verified.
+    /// Decodes the leading columns of a bound of a range of stored keys. Returns the values of the logical columns that
+    /// the bytes hold completely; hashes are not verified.
     pub fn decode_leading<'k>(&self, bound: &'k [u8]) -> Vec<KeyValue<'k>> {
         let mut values = Vec::new();
         let mut rest = bound;
@@ -111,13 +111,13 @@ impl KeyLayout {
         }
     }
 
-    /// Returns the value of the last stored column of a key; `None` if that column is a hash prefix or a bucket. Does not
-    /// verify hashes, so it is cheaper than [`decode`](Self::decode).
+    /// Returns the value of the last stored column of a key; `None` if that column is a hash prefix or a bucket. Does
+    /// not verify hashes, so it is cheaper than [`decode`](Self::decode).
     ///
     /// # Errors
     ///
-    /// [`StoredKeyDamage::Column`] if a column is damaged or incomplete, and [`StoredKeyDamage::TrailingBytes`] if bytes
-    /// follow the last one.
+    /// [`StoredKeyDamage::Column`] if a column is damaged or incomplete, and [`StoredKeyDamage::TrailingBytes`] if
+    /// bytes follow the last one.
     pub fn last_value<'k>(&self, key: &'k [u8]) -> Result<Option<KeyValue<'k>>, StoredKeyDamage> {
         let mut rest = key;
         let mut last = None;
@@ -132,7 +132,7 @@ impl KeyLayout {
 
     /// Returns inclusive bounds, in nanoseconds, of the timestamps that the keys of a range can have in a stored
     /// column; see [`time_column`](Self::time_column). A bound may be one nanosecond too wide. If the keys of the range
-    /// can differ in the columns before this one, the bounds are the whole range of `i64`.
+    /// can differ in the columns before this column, the bounds are the whole range of `i64`.
     pub fn times_in(&self, range: &KeyRange, column: usize) -> RangeInclusive<i64> {
         const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
         let mut rest = &range.start[..];

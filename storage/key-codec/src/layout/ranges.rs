@@ -236,9 +236,9 @@ impl KeyLayout {
         }
     }
 
-    /// Returns the range of the keys that begin with `key` and whose stored column begins with `values`, followed by a
-    /// value within `bounds`; `None` if there are no such keys. `next` is the number of the first logical column of the
-    /// stored column.
+    /// Returns the range of the keys that begin with `key` and whose next stored column begins with `values`, followed
+    /// by a value within `bounds`. Returns `None` if there are no such keys. `next` is the number of the first logical
+    /// column of the stored column.
     fn partial(
         &self,
         column: &StoredKeyColumn,
@@ -351,9 +351,9 @@ fn text_bound(
         Ok(text) if is_included => TextBound::Included(text.into_owned()),
         Ok(text) => TextBound::Excluded(text.into_owned()),
         Err(_) => match value {
-            // All characters of stored texts sort after the delimiter. `before` is the part of the bound before its
-            // first character that does not sort after the delimiter. Longer texts that begin with `before` sort
-            // after the bound; `before` itself sorts before the bound.
+            // All characters of stored texts sort after the delimiter. `before` is the part of the bound up to its
+            // first character that does not sort after the delimiter. So `before` itself sorts before the bound, and
+            // longer texts that begin with `before` sort after it.
             KeyValue::String(text) => {
                 let before = text.split(|character| character <= delimiter).next();
                 let before = before.unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! Exact decimal numbers with a mantissa of 128 bits.
 //!
-//! A value is always normalised, so that equal numbers are equal values and have one key.
+//! A value is always normalized, so that equal numbers are equal values and have one key.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +12,7 @@ pub const DECIMAL_SCALE_MAX: u8 = 38;
 
 /// Exact number `mantissa × 10^-scale`, with a scale of 0 to [`DECIMAL_SCALE_MAX`].
 ///
-/// A decimal is always normalised to the smallest scale, so that equal numbers are equal values. For example, 1.50 has
+/// A decimal is always normalized to the smallest scale, so that equal numbers are equal values. For example, 1.50 has
 /// mantissa 15 and scale 1, 0.00 has scale 0, and 100 has mantissa 100 and scale 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Decimal {
@@ -27,7 +27,7 @@ impl Decimal {
         scale: 0,
     };
 
-    /// Normalises `mantissa × 10^-scale`.
+    /// Normalizes `mantissa × 10^-scale`.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn neighbours_sort_as_numbers(number in decimals(), step in 1_i128..200) {
+    fn neighbors_sort_as_numbers(number in decimals(), step in 1_i128..200) {
         let next = decimal(number.mantissa().saturating_add(step), number.scale());
         prop_assert_eq!(number.cmp(&next), cmp_digits(number, next));
         prop_assert_eq!(key(number).cmp(&key(next)), cmp_digits(number, next));

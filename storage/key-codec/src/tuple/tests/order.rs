@@ -42,7 +42,8 @@ fn a_value_sorts_before_its_extensions() {
         "", "\0", "\0\0", "\0\u{1}", "\u{1}", "a", "a\0", "a\0b", "a\u{1}", "aa", "ÿ",
     ];
     let key = |order: ColumnOrder, text: &'static str| {
-        // The second column falls with the length of the text, so it must not decide the ascending order.
+        // The longer the text, the smaller is the second column. If it decided the ascending order, the test would
+        // fail.
         let schema = schema_of(&[
             (KeyKind::String, order),
             (KeyKind::Unsigned, ColumnOrder::Ascending),
