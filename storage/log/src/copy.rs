@@ -5,8 +5,8 @@
 //! 1. Put a row into the manifest of the target that marks the copy as unfinished. [`Opening`](crate::Opening) refuses
 //!    a manifest with this row. The target must be empty, or hold the unfinished copy of the same source.
 //! 2. Copy all rows of key spaces, parts and segments that the manifest of the source publishes. Rows are copied in
-//!    pieces, and each piece is read back and compared. The row of step 1 records how many pieces are done, so a copy that
-//!    was interrupted continues there.
+//!    pieces, and each piece is read back and compared. The row of step 1 records the number of copied partitions and
+//!    the key at which the next partition continues, so an interrupted copy continues there.
 //! 3. Copy the journal from the oldest entry that a start or a change stream needs, and compare it.
 //! 4. Put the rows of the manifest, and with the last edit remove the row of step 1.
 //!
@@ -47,15 +47,15 @@ const TAKE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Amounts of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyProgress {
-    /// Number of partitions (buckets of segments, parts and key spaces) that are copied.
+    /// Number of partitions (buckets of segments, parts and key spaces) that were copied.
     pub partitions: u64,
     /// Number of partitions of the source.
     pub partitions_total: u64,
-    /// Rows that are copied and compared.
+    /// Number of rows that were copied and compared.
     pub rows: u64,
     /// Bytes of keys and values of these rows.
     pub bytes: u64,
-    /// Journal entries that are copied and compared.
+    /// Number of journal entries that were copied and compared.
     pub entries: u64,
 }
 
@@ -96,7 +96,7 @@ struct CopyRow {
     /// Version of the source's manifest.
     source_version: u64,
     progress: CopyProgress,
-    /// Key from which the next partition is copied; empty for the whole partition.
+    /// Key at which the next partition continues; empty for the whole partition.
     from: Vec<u8>,
 }
 
@@ -131,14 +131,14 @@ struct Copy<'a> {
     version: u64,
     row: CopyRow,
     piece_bytes: usize,
-    /// Bytes that are copied since the progress was stored.
+    /// Bytes that were copied since the progress was stored.
     unrecorded_bytes: u64,
     observe: &'a mut dyn FnMut(&CopyProgress) -> ControlFlow<()>,
 }
 
-/// Copies all data of the shard. `observe` is called after each piece; it interrupts the copy by
-/// [`ControlFlow::Break`]. Then, and after any error but [`CopyError::Differs`] and [`CopyError::SourceChanged`], another
-/// call with the same backends continues the copy.
+/// Copies all data of the shard. `observe` is called after each piece, and interrupts the copy if it returns
+/// [`ControlFlow::Break`]. After an interruption, and after any error except [`CopyError::TargetHasData`],
+/// [`CopyError::Differs`] and [`CopyError::SourceChanged`], another call with the same backends continues the copy.
 ///
 /// Afterwards the source is unchanged. A server that uses it again creates a second database with the same origin.
 ///
@@ -165,8 +165,8 @@ pub fn copy(
         .manifest(SHARD)
         .map_err(|error| CopyError::Source(error.into()))?;
     let shared = Manifest::read(&manifest).map_err(CopyError::Source)?;
-    // Ids that the source has assigned must be below those of all later owners of the target. Those of shard 0 have no
-    // other bits above the epoch.
+    // Ids that the source has assigned must be below those of all later owners of the target. In ids of shard 0, the
+    // bits above the number that an owner assigns hold only its epoch.
     let epoch_min = shared.cursor.next_segment >> EPOCH_ID_BITS;
     let target = Side::take(target, settings, epoch_min).map_err(CopyError::Target)?;
     let mut copy = Copy {
@@ -317,7 +317,7 @@ impl Side {
         let (lease, sent) = loop {
             let sent = clock.monotonic();
             match backend.take(SHARD) {
-                // A lease without an end is that of a process whose ids have no relation to its epoch.
+                // An owner whose lease has no end assigns ids that do not depend on its epoch.
                 Ok(lease) if lease.holds.is_none() || lease.epoch.0 > epoch_min => break (lease, sent),
                 Ok(_) => {}
                 Err(error) if error.kind().is_retryable() && clock.monotonic() < deadline => {

@@ -163,8 +163,8 @@ impl Log {
             return Err(error.into());
         };
         if stored.epoch != self.epoch() {
-            // The edit may have been applied before the newer owner took the shard. Then that owner uses its segments,
-            // so they are not abandoned; if not, that owner frees them.
+            // The edit may have been applied before the newer owner took the shard. The newer owner then uses the added
+            // segments; otherwise it frees them. So they are not abandoned here.
             return Err(self.other_owner(stored.epoch));
         }
         let is_made = stored.version == current.version + 1;

@@ -6,9 +6,10 @@
 //! permanently. The lease is checked again after the backend has acknowledged an append, before the reply to the
 //! writer: a newer owner may have replayed the journal without the appended entries.
 //!
-//! A process whose append has an unknown outcome gives the shard up. Its entries may be in the journal without being
-//! applied. If it went on, it could accept a repeated message or a conditional write that contradicts them, and the next
-//! replay would apply both. The next owner, usually the same process, decides by its replay which entries exist.
+//! If its lease is limited in time, a process gives up the shard when an append has an unknown outcome. The entries of
+//! the append may be in the journal without being applied. Otherwise the process could accept a repeated message or a
+//! conditional write that contradicts these entries, and the next replay would apply both. The next owner, usually the
+//! same process, decides by its replay which entries exist.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,8 +124,8 @@ impl Ownership {
         self.holds_until.load(Ordering::Acquire) != FOR_EVER
     }
 
-    /// Waits until an expired lease is renewed or lost, at most for `patience`. Returns an error unless the lease holds
-    /// then.
+    /// Waits until an expired lease is renewed or lost, at most for `patience`. Returns an error if the lease does not
+    /// hold afterwards.
     pub(crate) fn wait_for_renewal(&self, patience: Duration) -> Result<()> {
         if self.check().is_ok() {
             return Ok(());

@@ -352,9 +352,9 @@ impl Log {
         SequenceNumber(self.durable_end.load(Ordering::Acquire))
     }
 
-    /// Returns entries of all tables from a sequence on, from memory or from the kept journal. Returns only entries that
-    /// are applied and on stable storage, so a power cut takes none of them back. Stops after the entry at which the
-    /// encoded bytes total at least `bytes_max`.
+    /// Returns entries of all tables from a sequence on, from memory or from the kept journal. Returns only entries
+    /// that are applied and on stable storage, so a power cut takes none of them back. Stops after the entry at which
+    /// the encoded bytes total at least `bytes_max`.
     ///
     /// # Errors
     ///

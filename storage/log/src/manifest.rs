@@ -195,8 +195,8 @@ impl Default for Cursor {
 }
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
-/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`],
-/// [`FORMAT_GROUPS`], [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`] and [`FORMAT_LIMITS`]. This
+/// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`], [`FORMAT_GROUPS`],
+/// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`] and [`FORMAT_COPY`]. This
 /// build reads formats 1 to 19.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
@@ -232,21 +232,23 @@ pub const FORMAT_TIERS: u8 = 13;
 /// Format number of the row of a wide table with column groups. A build of format 13 would return rows without the
 /// columns of the groups, and would free these columns.
 pub const FORMAT_GROUPS: u8 = 14;
-/// Format number of the row of a feed table, and of a wide table whose parts follow from generated ids. A build of format
-/// 14 would discard the messages at a flush, and could not read the parts.
+/// Format number of the row of a feed table, and of a wide table whose parts follow from generated ids. A build of
+/// format 14 would discard the messages at a flush, and could not read the parts.
 pub const FORMAT_FEEDS: u8 = 15;
 /// Format number of the row of a wide table whose ordinary writes have stored values in pieces. A build of format 15
-/// could not read the references to these values. Also of a table of the server: an earlier build would let requests read
-/// it, and would remove the entries of the journal that its change streams keep.
+/// could not read the references to these values. Also the format number of the row of a table that holds state of the
+/// server. An earlier build would let requests read the table, and would remove the journal entries that its change
+/// streams keep.
 pub const FORMAT_CUT: u8 = 16;
-/// Format number of the row of a feed table whose messages a job writes to inboxes, or whose inboxes have copies of messages.
-/// A build of format 16 would not run the job, and would leave the copies of edited and deleted messages unchanged.
+/// Format number of the row of a feed table whose messages a job writes to inboxes, or whose inboxes have copies of
+/// messages. A build of format 16 would not run the job, and would leave the copies of edited and deleted messages
+/// unchanged.
 pub const FORMAT_FAN_OUT: u8 = 17;
-/// Format number of the row of a wide table with columns that have a compression of their own. A build of format 17 could
-/// not read the blocks of such columns.
+/// Format number of the row of a wide table with columns that have a compression of their own. A build of format 17
+/// could not read the blocks of such columns.
 pub const FORMAT_CODECS: u8 = 18;
-/// Format number of the row of a wide table with limits of the rates of reads and writes. A build of format 18 would not
-/// keep to them.
+/// Format number of the row of a wide table with limits of the rates of reads and writes. A build of format 18 would
+/// not apply the limits.
 pub const FORMAT_LIMITS: u8 = 19;
 /// Format number of the row that marks an unfinished copy. Earlier builds take the row for the cursor and refuse the
 /// format.

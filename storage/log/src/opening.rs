@@ -109,8 +109,8 @@ impl Opening {
         for table in manifest.tables.keys() {
             requests.load(backend.as_ref(), *table)?;
         }
-        // The threads free the orphans that were found above. If the lease has ended meanwhile, these can be segments and
-        // parts that a newer owner has published.
+        // The threads free the orphans that were found above. If the lease has ended meanwhile, these orphans can be
+        // segments and parts that a newer owner has published.
         ownership.check()?;
         Ok(Self {
             backend,

@@ -22,8 +22,8 @@ pub struct LogSettings {
     /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so
     /// a clock that is before this time is not trusted.
     pub clock_floor: Timestamp,
-    /// Longest wait of an acknowledged append for the renewal of a lease that has expired meanwhile. Then the process
-    /// gives the shard up.
+    /// Longest wait of an acknowledged append for the renewal of a lease that has expired meanwhile. After this time,
+    /// the process gives up the shard.
     pub renewal_patience: Duration,
     /// Supervisor that starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,

@@ -1,23 +1,27 @@
-//! Deterministic simulation of ownership and take-over: several processes share an in-memory disk of the distributed
-//! character, and a seed decides what each of them does, when it is overtaken, and when its requests arrive.
+//! Deterministic simulation of ownership and take-over. Several processes share an in-memory disk of the distributed
+//! character. A seed decides what each process does, when it is overtaken, and when its requests arrive.
 //!
 //! *Real code*: everything of a log that touches the backend. That is the opening, the replay and the close of older
 //! epochs (`opening.rs`), the lease and its renewals (`lease.rs`), the group commit (`committer.rs`), the flush
 //! (`flusher.rs`), edits of the manifest and their unknown outcomes (`edits.rs`), stamps, ids, remembered requests, and
 //! retired segments.
 //!
-//! *Modelled*: the loops of the three threads, which call this code at the times that the scheduler chooses; the data
+//! *Modeled*: the loops of the three threads, which call this code at the times that the scheduler chooses; the data
 //! model ([`notes`]); clients; the clocks; and the protocol that grants leases, which the in-memory backend copies from
-//! `tideline-backend-cassandra`. Not simulated: power cuts, parts, the history of the journal, and threads of one process
-//! that interrupt each other between two requests.
+//! `tideline-backend-cassandra`. Not simulated: power cuts, parts, the history of the journal, and threads of one
+//! process that interrupt each other between two requests.
 //!
-//! *Faults*: pauses of a process at any request, kills, stops, slow requests, a process that is cut off, lost answers,
-//! appends and edits and writes of rows that arrive later, clocks that run at different speeds and show different times.
+//! *Faults*: pauses of a process at any request, kills, stops, slow requests, a process that is cut off; lost
+//! responses; appends, edits and writes of rows that arrive later; and clocks that run at different speeds and show
+//! different times.
 //!
-//! *Rules*, checked during the steps: epochs rise; at most one process holds the lease by its own clock; stamps of an
-//! epoch are above those of all earlier ones; no id is assigned twice; a view (an answer to a reader, or the state that
-//! a new owner finds) holds everything acknowledged or read before, once, and nothing of an older epoch that an owner
-//! did not find when it had closed that epoch; rows hold the newest note of each key.
+//! *Rules*, checked during the steps. A *view* is a response to a reader, or the state that a new owner finds.
+//!
+//! - Epochs rise. At most one process holds the lease by its own clock.
+//! - Stamps of an epoch are above those of all earlier epochs. No id is assigned twice.
+//! - A view holds everything that was acknowledged or read before, once. It holds no element of an older epoch that a
+//!   later owner did not find when it closed that epoch.
+//! - Rows hold the newest note of each key.
 //!
 //! `TIDELINE_TAKE_OVERS` sets the number of seeds, `TIDELINE_SEED` the first one. A failed seed runs again and prints
 //! its steps.
@@ -66,8 +70,8 @@ fn owners_lose_and_double_nothing() {
     println!("{all:?}");
 }
 
-// Seeds that found bugs. A change of the scheduler gives each seed another run: then undo the fix of each bug in turn,
-// and replace its seeds by some that fail.
+// Seeds that found bugs. A change of the scheduler changes the run of each seed. After such a change, undo the fix of
+// each bug in turn, and replace its seeds by seeds that fail.
 
 /// A process whose edit had an unknown outcome found a newer owner in the manifest, and freed the segments of the edit.
 /// The edit had been applied before the newer owner took the shard.
@@ -86,8 +90,8 @@ fn segments_that_a_newer_owner_has_added_are_no_orphans() {
     }
 }
 
-/// The in-memory backend kept entries that arrived between the replay of an epoch and its close, and entries that
-/// arrived in an epoch that had none when it was to be closed.
+/// The in-memory backend kept entries that arrived between the replay of an epoch and its close, and entries of an
+/// epoch that had none when the newer owner took the shard.
 #[test]
 fn entries_that_a_close_did_not_find_stay_ignored() {
     for seed in [2_313, 499, 692, 1_486] {

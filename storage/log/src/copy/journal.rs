@@ -1,7 +1,7 @@
 //! Journal of a copy: the entries that a start applies again, and those that change streams read.
 //!
-//! The entries keep their sequences, so cursors of change streams stay valid. They are appended in one epoch; epochs that
-//! interrupted copies have left in the target are closed without entries.
+//! The entries keep their sequences, so cursors of change streams stay valid. They are appended in one epoch. Epochs
+//! that interrupted copies have left in the target are closed without entries.
 
 use bytes::Bytes;
 use tideline_backend::{JournalEntry, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
@@ -14,7 +14,7 @@ impl Copy<'_> {
     /// Copies the entries from `sealed_to` on, and the older ones that are kept for change streams.
     pub(super) fn copy_journal(&mut self, sealed_to: SequenceNumber) -> Result<()> {
         let own = self.target.ownership.epoch;
-        // The entries of an interrupted copy do not count.
+        // The entries of an interrupted copy are ignored: their epochs are closed without entries.
         for journal in self.target.call(|target| target.epochs(SHARD))? {
             if journal.epoch < own && journal.end.is_none() {
                 self.target

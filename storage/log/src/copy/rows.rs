@@ -1,7 +1,7 @@
 //! Rows of a copy: key spaces, parts and segments, piece by piece.
 //!
-//! A piece of a part or key space is a range of keys; rows that an interrupted copy has written are written again. A piece
-//! of a segment is a whole bucket. Each piece is read back and compared by a digest before it counts.
+//! A piece of a part or key space is a range of keys; rows that an interrupted copy has written are written again. A
+//! piece of a segment is a whole bucket. Each piece is read back and compared by a digest before it counts.
 
 use std::collections::BTreeSet;
 
@@ -114,7 +114,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Counts a piece, and stores the progress after enough of them. `next` is the key from which the partition has more rows.
+    /// Counts a piece, and stores the progress if enough bytes were copied since it was last stored. `next` is the key
+    /// from which the partition has more rows.
     fn end_piece(&mut self, digest: &Digest, next: Option<Vec<u8>>) -> Result<()> {
         let progress = &mut self.row.progress;
         progress.rows += digest.count;

@@ -1,8 +1,8 @@
 //! Connection of one simulated process to the shared disk.
 //!
-//! Before and after each call, the connection lets the world run steps of other processes, as if the request travelled
-//! for that time or the process was paused. A killed process gets an error from every call. A process that is cut off
-//! gets an error before the request reaches the disk; an answer can be lost after the request took effect.
+//! Before and after each call, the connection lets the world run steps of other processes, as if the request took that
+//! time or the process was paused. A killed process gets an error from every call. A process that is cut off gets an
+//! error before the request reaches the disk. A response can be lost after the request took effect.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -70,7 +70,8 @@ impl Connection {
         answer
     }
 
-    /// Sends a request that is repeated until it is answered, or has no network request.
+    /// Sends a request whose response is never lost, because a backend repeats the request until it is answered, or
+    /// needs no network request for it.
     fn call_without_loss<T>(
         &self,
         name: &str,

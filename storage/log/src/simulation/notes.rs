@@ -1,9 +1,10 @@
 //! Data model of the simulation: notes, each with a number and a key.
 //!
-//! A note is an entry of the journal. A flush loads the notes of a generation into a segment, and writes the newest note
-//! of each changed key as a row that is changed in place. A compaction replaces two segments by one. A read returns all
-//! notes: those in memory, and those of the published segments. The model handles segments as `tideline-series-store`
-//! does: it retires them with [`Retired`], frees those of an abandoned edit, and frees the orphans of its start.
+//! A note is an entry of the journal. A flush loads the notes of a generation into a segment, and writes the newest
+//! note of each changed key as a row that is changed in place. A compaction replaces two segments by one. A read
+//! returns all notes: those in memory, and those of the published segments. The model handles segments as
+//! `tideline-series-store` does: it retires them with [`Retired`], frees those of an abandoned edit, and frees the
+//! orphans of its start.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -33,7 +34,7 @@ use crate::{Edit, Submitted};
 pub(super) const TABLE: TableId = TableId(1);
 /// Rows with the newest note of each key.
 const NEWEST: Partition = Partition::space(Space(998), 0);
-/// All rows of a partition.
+/// Limit of a page that holds all rows of a partition.
 const LIMIT: PageLimit = PageLimit {
     rows_max: usize::MAX,
     bytes_max: usize::MAX,

@@ -22,7 +22,7 @@ use crate::model::LogModel;
 use crate::opening::Opening;
 use crate::settings::LogSettings;
 
-/// Keys of all notes.
+/// Number of different keys of notes.
 const KEYS: u64 = 5;
 
 impl World {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Sends a note of unknown outcome again, with its request key, as a client does that has found the new owner.
+    /// Sends a note of unknown outcome again, with its request key, like a client that has found the new owner.
     pub(super) fn repeat(&self, life: &Life, running: &Running) {
         let undecided = self.ledger.lock().notes.undecided_before(running.log.epoch());
         if undecided.is_empty() || running.log.check_lease().is_err() {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Reads all notes, as a request does: the lease is checked before the data is read, and again before the answer.
+    /// Reads all notes, as a request does: the lease is checked before the data is read, and again before the response.
     pub(super) fn read(&self, life: &Life, running: &Running) {
         let promised = self.ledger.lock().notes.promised();
         let answer = || -> Result<Vec<u64>> {

@@ -1,11 +1,11 @@
 //! The simulated world: true time, processes with their clocks, and the scheduler.
 //!
 //! One thread runs everything. The scheduler chooses each step with the random numbers of a seed. Whenever a process
-//! sends a request, the scheduler may run steps of the world before the request arrives and after it was handled, nested
-//! on the same stack. So a process is overtaken at any request, up to [`DEPTH_MAX`] processes within each other; they
-//! continue in the reverse order. A process is overtaken in one of two ways. A *slow request* leaves the other threads of
-//! its process running: the lease is renewed in time. A *pause* stops the whole process, as SIGSTOP does, while its
-//! clocks go on.
+//! sends a request, the scheduler may run steps of the world before the request arrives and after it was handled,
+//! nested on the same stack. So a process can be overtaken at any request. Up to [`DEPTH_MAX`] requests are interrupted
+//! at the same time, and continue in the reverse order. A process is overtaken in one of two ways. A *slow request*
+//! leaves the other threads of its process running: the lease is renewed in time. A *pause* stops the whole process, as
+//! SIGSTOP does, while its clocks go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,9 +27,9 @@ use crate::log::{Log, SHARD};
 
 /// Time for which a lease holds.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
-/// Renewals happen at this part of the lease, as in the log.
+/// Divisor of the lease time that gives the interval of renewals, as in the log.
 const RENEWED_AFTER: u32 = 4;
-/// Number of requests during which other processes run, within each other.
+/// Maximum number of requests that are interrupted at the same time, nested within each other.
 const DEPTH_MAX: usize = 3;
 /// True time at the start, by a correct wall clock.
 const START_SECONDS: i64 = 1_800_000_000;
@@ -39,13 +39,13 @@ const START_SECONDS: i64 = 1_800_000_000;
 pub(super) struct Plan {
     /// Steps of all processes.
     steps: u64,
-    /// Requests per thousand during which other steps run.
+    /// Number of requests per thousand during which other steps run.
     interrupted: u64,
     /// Percentage of pauses of the process among the interruptions.
     paused: u64,
-    /// Answers per thousand that are lost.
+    /// Number of responses per thousand that are lost.
     lost: u64,
-    /// Highest time of one step.
+    /// Maximum duration of one step.
     step_max: Duration,
 }
 
@@ -282,7 +282,7 @@ impl World {
 
     // --- faults ------------------------------------------------------------------------------------------
 
-    /// Runs other steps during a request of a process, by chance. Returns true if it did.
+    /// Runs other steps during a request of a process, at random. Returns true if steps were run.
     pub(super) fn interrupt(self: &Arc<Self>, life: &Arc<Life>, request: &str, when: &str) -> bool {
         let depth = self.depth.load(Ordering::Relaxed);
         if !self.has_faults.load(Ordering::Relaxed)
@@ -292,7 +292,7 @@ impl World {
             return false;
         }
         let process = &self.processes[life.process];
-        // An inner request of a paused process does not exist, so the flag is not set yet.
+        // A paused process sends no further requests, so its flag is not set yet.
         let is_pause = self.is(self.plan.paused);
         let kind = if is_pause { "paused" } else { "slow" };
         self.trace(Some(life), &format!("{kind} {when} {request}"));
@@ -319,7 +319,8 @@ impl World {
         self.now.load(Ordering::Relaxed) < until
     }
 
-    /// Returns true if the answer of a request is lost. `is_late`: other steps ran between the request and its answer.
+    /// Returns true if the response of a request is lost. `is_late` is true if other steps ran between the request and
+    /// its response.
     pub(super) fn loses_answer(&self, life: &Life, is_late: bool) -> bool {
         self.has_faults.load(Ordering::Relaxed)
             && (self.is_cut_off(life) || is_late && self.is(40) || self.is_per_mille(self.plan.lost))
@@ -446,7 +447,7 @@ impl World {
         }
     }
 
-    /// Does one thing of a process with an opened log.
+    /// Performs one random step of a process with an opened log.
     fn serve(self: &Arc<Self>, life: &Arc<Life>, running: &Running) {
         if running.log.is_lease_lost() && self.is(20) {
             // The server replaces itself by a new process.
@@ -466,7 +467,7 @@ impl World {
         }
     }
 
-    /// Gives up the shard, as a server that stops.
+    /// Gives up the shard, as a stopping server does.
     fn close(&self, life: &Life, running: &Running) {
         let is_idle = running.committing.try_lock().is_some()
             && running.flushing.try_lock().is_some()
