@@ -65,8 +65,8 @@ pub enum Direction {
     Descending,
 }
 
-/// Size limit of a page. A page ends at the latest at `rows_max` rows, and after the row that exceeds `bytes_max`. It may
-/// end earlier: only [`Page::next`] shows that the range has more rows.
+/// Size limit of a page. A page ends at the latest at `rows_max` rows, and after the row that exceeds `bytes_max`. It
+/// may end earlier: only [`Page::next`] shows whether the range has more rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
     /// Maximum number of rows; at least 1.
@@ -273,7 +273,7 @@ impl Acknowledged {
     }
 }
 
-/// Counts of requests to a cluster.
+/// Counts of the requests of one kind to a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestCounts {
     /// `read`, `write` or `conditional`.
@@ -284,7 +284,7 @@ pub struct RequestCounts {
     pub failed: u64,
     /// Repetitions of requests.
     pub repeated: u64,
-    /// Speculative requests: second ones for reads that a node left unanswered for longer than usual.
+    /// Speculative requests: repetitions of reads that a node has not answered within the usual time.
     pub speculative: u64,
     /// Total time of the answered requests.
     pub time: Duration,
@@ -391,10 +391,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Makes the caller the owner of a shard, in a new epoch that is higher than all earlier ones.
     ///
-    /// Later `edit` calls with lower epochs are refused. `append` calls with lower epochs are refused, or their entries
-    /// reach only an epoch that is not closed. An older epoch that has no entries now gets none later. If the lease is
-    /// limited in time, its owner must renew it before it expires. After it has expired, the owner must serve neither
-    /// writes nor reads until a renewal succeeds, because another process may own the shard.
+    /// Later `edit` calls with lower epochs are refused. Later `append` calls with lower epochs are refused, or add
+    /// entries only to an epoch that is not closed yet. An older epoch that has no entries now gets none later. If the
+    /// lease is limited in time, its owner must renew it before it expires. After it has expired, the owner must serve
+    /// neither writes nor reads until a renewal succeeds, because another process may own the shard.
     ///
     /// # Errors
     ///
@@ -493,8 +493,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Writes groups of changes to one bucket of a part. The keys must strictly increase over all groups.
     ///
     /// Each group is a buffered [`write`](Self::write) with the limits of such a write. The groups take effect in their
-    /// order; a failure may leave the first of them written. No other call may write to the bucket during this call. A
-    /// backend overrides the method if it writes many sorted rows faster.
+    /// order; after a failure, some of the first groups may be written. No other call may write to the bucket during
+    /// this call. A backend overrides the method if it writes many sorted rows faster.
     ///
     /// # Errors
     ///
@@ -639,9 +639,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// - `Unknown`: the entries may be appended, now or later, until `close_epoch`. Repeat the same entries or continue
     ///   with higher sequence numbers; never reuse a sequence number for another value.
-    /// - `Refused`: the epoch is not the owner's, or the sequence numbers do not increase above the acknowledged ones. A
-    ///   backend that cannot check the owner in the same request accepts the call of a former owner; the caller must check
-    ///   its lease after the call.
+    /// - `Refused`: the epoch is not the owner's, or the sequence numbers do not increase above the acknowledged ones.
+    ///   A backend that cannot check the owner in the same request accepts the call of a former owner; the caller must
+    ///   check its lease after the call.
     /// - `TooLarge`: an entry exceeds [`VALUE_BYTES_MAX`].
     fn append(
         &self,
@@ -689,8 +689,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         visit: &mut dyn FnMut(SequenceNumber, Bytes) -> Result<()>,
     ) -> Result<()>;
 
-    /// Closes an older epoch: entries from `end` on are not part of it, even if they are stored later. Entries before `end`
-    /// that the caller's last `replay` of the epoch did not pass on are not part of it either.
+    /// Closes an older epoch. Entries from `end` on are not part of it, even if they are stored later. Entries before
+    /// `end` that the caller's last `replay` of the epoch did not pass to `visit` are not part of it either.
     ///
     /// After the close, the result of `replay` never changes, except by `forget`. Closing again with the same end is
     /// not an error.
@@ -722,7 +722,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// units may not be freed.
     fn keep_history(&self, shard: Shard, epoch: Epoch, from: Option<SequenceNumber>) -> Result<()>;
 
-    /// Returns the kept units of the history, without the entries that a replay still returns.
+    /// Returns the kept units of the history. Entries that a replay still returns are not included.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Page building for scans: fills a page up to its limit, computes the remaining range, joins pages that ended early, and
-//! divides one limit among many scans.
+//! Page building for scans: fills a page up to its limit, computes the remaining range, joins pages that ended early,
+//! and divides one limit among many scans.
 //!
 //! All backends share this module, so that pages end at the same row everywhere.
 

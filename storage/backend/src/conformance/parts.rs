@@ -258,7 +258,7 @@ fn buckets_are_apart(fixture: &dyn Fixture, tier: Tier) {
 
 fn buckets_are_listed(fixture: &dyn Fixture, tier: Tier) {
     let backend = fixture.open();
-    // The encoded numbers of the parts and of the segments are neighbours.
+    // The encoded numbers of the parts and of the segments are neighbors.
     let parts = [part(1, 1, tier), part(2, 1, tier)];
     let segments = [segment(1, 5, tier), segment(2, 5, tier)];
     let buckets = [[0, 1, 0x0100, u16::MAX].as_slice(), &[3]];

@@ -1,8 +1,8 @@
 //! Journal of one epoch of one shard.
 //!
 //! Late entries are applied only by [`Journal::land_late`], and dropped if the epoch is closed before. A close keeps
-//! exactly the entries that the closing process has replayed: an entry that arrives between its replay and its close is
-//! not part of the epoch, like all entries that arrive later.
+//! exactly the entries that the closing process has replayed. An entry that arrives between this replay and the close
+//! is not part of the epoch, like all entries that arrive later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) struct Journal {
     unsynced: Option<SequenceNumber>,
 }
 
-/// Entries of an open epoch that a replay has passed on.
+/// Entries of an open epoch that a replay has passed to its caller.
 pub(super) struct Found {
     /// Sequence number from which the replay began.
     pub(super) from: SequenceNumber,

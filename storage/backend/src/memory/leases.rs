@@ -1,9 +1,10 @@
 //! Members of the distributed character: which handle owns a shard, and when another handle may take it.
 //!
-//! The rules are those of `tideline-backend-cassandra`. A handle renews the row of its member. Another handle that is to
-//! take the shard watches the number of renewals. If the number does not change for a lease and a quarter, by the clock
-//! of the watching handle alone, the handle marks the member as dead and takes the shard. A dead member renews nothing
-//! any more. So clocks of two processes are never compared; they must only run at the same speed within a quarter.
+//! The rules are those of `tideline-backend-cassandra`. A handle renews the row of its member. Another handle that is
+//! to take the shard watches the number of renewals. If the number does not change for a lease and a quarter, by the
+//! clock of the watching handle alone, the handle marks the member as dead and takes the shard. A dead member can no
+//! longer renew its lease. Clocks of two processes are therefore never compared; their speeds must only agree within a
+//! quarter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +57,8 @@ impl Members {
         }
     }
 
-    /// Ends `owner` if it was silent for long enough at the time `now` of the handle with the list `watched`.
+    /// Marks `owner` as dead if it was silent for long enough. `watched` is the list of the watching handle, and `now`
+    /// is the time of this handle.
     ///
     /// # Errors
     ///

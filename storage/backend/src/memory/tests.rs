@@ -223,7 +223,7 @@ fn a_handle_with_a_clock_takes_a_shard_only_from_a_silent_owner() {
     let refused = old.renew(SHARD, held.epoch).expect_err("it was declared dead");
     assert_eq!(refused.kind(), ErrorKind::Refused);
 
-    // An owner that closes is followed at once.
+    // After an owner has closed its handle, another handle takes the shard at once.
     let refused = old.take(SHARD).expect_err("the new owner lives");
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     new.close().expect("it closes");
