@@ -408,8 +408,8 @@ impl ShardJournal {
     /// Repairs a broken journal by settling the acknowledged part of its last file. If that fails, the journal stays
     /// broken.
     ///
-    /// The rest holds entries of the failed append, whose writer was told that their outcome is unknown and whose model has
-    /// not applied them. They are removed, so that a repeated write is not applied twice by the next start.
+    /// The other entries in the file belong to the failed append. Their outcome was reported as unknown, and their
+    /// model has not applied them. They are removed, so that the next start does not apply a repeated write twice.
     ///
     /// If nothing is left of the file, the next append creates it again; this function first checks that it can be
     /// created.

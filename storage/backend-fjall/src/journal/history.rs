@@ -1,9 +1,10 @@
 //! History of a journal: files that no replay needs any more, kept for readers of change streams.
 //!
 //! A file moves to the folder of the history when it is forgotten. Its new name begins with its last sequence, so a
-//! start needs not read it. A marker file holds the sequence from which everything is kept; it is written before a file
-//! is freed, so a reader never takes a freed file for a time without entries. Files are read in pages. The offsets of
-//! some frames are kept in memory, so that a page needs not read its file from the beginning.
+//! start need not read the file. A marker file holds the sequence from which everything is kept. It is written before a
+//! file is freed, so a reader never mistakes the entries of a freed file for a range without entries. Files are read in
+//! pages. The offsets of some frames are kept in memory, so that a page need not be searched from the beginning of its
+//! file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -110,7 +111,8 @@ impl History {
         }
         let complete = |(shard, (mut history, has_from)): (Shard, (Self, bool))| {
             if !has_from {
-                // Without its content, the marker does not show which files were freed. So none count as complete.
+                // Without its content, the marker does not show which files were freed. So the entries of all files
+                // count as missing.
                 tracing::warn!(folder = %folder.display(), "the marker of a history is damaged; its files are not used");
                 history.from = history
                     .files
@@ -122,7 +124,7 @@ impl History {
         Ok(histories.into_iter().map(complete).collect())
     }
 
-    /// Takes over a file that is forgotten, or removes it if it is entirely below the kept entries.
+    /// Moves a forgotten file into the history, or removes the file if all of its entries are below the kept ones.
     pub(super) fn adopt(&mut self, journals: &Path, file: JournalFile) -> io::Result<()> {
         let path = journals.join(file.id.name());
         if file.last < self.from {
@@ -220,7 +222,7 @@ impl ShardJournal {
             (*file, self.folder.join(file.id.name()), length)
         });
         let mut files = Vec::new();
-        // Two files suffice: a page that ends with the first continues in the second.
+        // Two files suffice: a page that reaches the end of the first file continues in the second.
         for (file, path, length) in kept.chain(live).filter(|(file, ..)| file.last >= start).take(2) {
             let open = File::open(&path).map_err(at(&path))?;
             files.push((file, open, length));
@@ -301,7 +303,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// Begins at a known offset before the first entry of at least `from`.
+    /// Begins at the last known offset that is not after the first entry of at least `from`.
     fn begin(
         id: FileId,
         mut file: File,

@@ -30,7 +30,7 @@ fn filled(is_crashed: bool) -> (TestFolder, Epoch) {
     let backend = test_folder.open().expect("open");
     let epoch = backend.take(SHARD).expect("take").epoch;
     load(&backend, SEGMENT);
-    // Each load is counted in fjall's log. Only a batch before another batch can be recognised as damaged.
+    // Each load is counted in fjall's log. Only a batch before another batch can be recognized as damaged.
     for bucket in [6, 5, 4, 3, 2, 1, 0] {
         load_bucket(&backend, COLD, bucket);
     }
@@ -60,7 +60,7 @@ fn assert_not_silent(test_folder: &TestFolder, epoch: Epoch, what: &str) -> bool
                 matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Misconfigured),
                 "{what}: {error}"
             );
-            // fjall itself detects a table that cannot be opened, and may have changed files before.
+            // fjall itself detects a table that cannot be opened, but may have changed files before that.
             let is_unchanged = state(test_folder.path()).expect("look") == before;
             assert!(is_unchanged || what.contains("/tables/"), "{what}");
             return true;
