@@ -25,7 +25,7 @@ const PAGE_ADVICE: PageLimit = PageLimit {
     rows_max: 1_024,
     bytes_max: 1 << 20,
 };
-/// Time after which failing requests count as a failing cluster.
+/// Time for which requests must have failed before the cluster counts as unreachable.
 const FAILING_AFTER: Duration = Duration::from_secs(1);
 
 /// Backend on a Cassandra or ScyllaDB cluster.
@@ -84,7 +84,7 @@ impl CassandraBackend {
     ///
     /// # Errors
     ///
-    /// Those of a read.
+    /// The errors of a read.
     pub fn owner(&self, shard: Shard) -> Result<Option<Owner>> {
         self.leases.owner(self.open_cluster()?, shard)
     }
@@ -107,7 +107,7 @@ impl CassandraBackend {
         Ok(&self.cluster)
     }
 
-    /// Lists a unit before rows of it are written.
+    /// Lists the unit of a partition, then writes rows of the partition.
     async fn put_rows(
         &self,
         cluster: &Cluster,
@@ -160,7 +160,7 @@ impl Backend for CassandraBackend {
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
         let renewed = self.leases.renew(self.open_cluster()?, shard, epoch);
         if self.leases.epoch(shard).is_none() {
-            // Nothing of the lost shards is appended any more.
+            // This process has lost all of its shards, and must not append to their journals any more.
             self.journals.end();
         }
         renewed
@@ -200,7 +200,7 @@ impl Backend for CassandraBackend {
     }
 
     fn load_sorted(&self, partition: Partition, groups: &[Vec<RowChange>], stamp: Stamp) -> Result<()> {
-        // Every write is as durable as the cluster makes it.
+        // The cluster determines the durability of every write, so a sorted write suffices.
         self.write_sorted(partition, groups, stamp)
     }
 
@@ -265,7 +265,7 @@ impl Backend for CassandraBackend {
     }
 
     fn reclaim_part(&self, part: PartRef) -> Result<()> {
-        // Above every stamp of a row of the part, whatever the clock of its writer showed.
+        // The stamp must be above the stamps of all rows of the part, even if the clock of their writer was ahead.
         let now = SystemClock.now().nanos() / 1_000;
         self.free(Unit::Part(part), now.max(self.leases.stamp_max()))
     }
@@ -397,7 +397,7 @@ impl Backend for CassandraBackend {
 
 impl Drop for CassandraBackend {
     fn drop(&mut self) {
-        // Nothing of this process is written any more, so others need not wait for the end of the lease.
+        // This process writes nothing more, so others need not wait for the end of the lease.
         if let Err(error) = self.close() {
             tracing::warn!(%error, "the lease could not be given up; another process takes the data after its end");
         }

@@ -1,6 +1,7 @@
 //! Checks of a cluster before it is used: required abilities of the nodes, and the durability of their writes.
 //!
-//! Each check has a name, an outcome and, if it failed, what to change. Checks that depend on a failed one are skipped.
+//! Each check has a name, an outcome and a finding. After a failure, the finding includes the required change. If the
+//! first check fails, the others are skipped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,15 +24,15 @@ use crate::options::CassandraOptions;
 
 /// Key space of the rows that the checks write and delete. No table uses it.
 const TRIAL: Space = Space(u16::MAX);
-/// Largest difference of clocks that is no warning.
+/// Largest difference between the clocks of nodes and of this machine that causes no warning, in milliseconds.
 const SKEW_MAX_MILLIS: i64 = 1_000;
 
 /// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The cluster is as it should be.
+    /// The cluster meets the requirement.
     Passed,
-    /// It works, but an operator should know.
+    /// Tideline can run on the cluster, but an operator should read the finding.
     Warning,
     /// Tideline cannot run on this cluster.
     Failed,
@@ -44,7 +45,7 @@ pub struct Check {
     pub name: &'static str,
     /// Outcome.
     pub outcome: Outcome,
-    /// Finding; after a failure also the change that helps.
+    /// Finding; after a failure, with the required change.
     pub detail: String,
 }
 
@@ -59,7 +60,7 @@ impl Check {
 }
 
 impl Outcome {
-    /// Returns the name for texts and programs.
+    /// Returns the name used in reports and by programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Passed => "ok",
@@ -78,10 +79,10 @@ impl fmt::Display for Check {
 
 /// Runs all checks. Writes rows of a key space that nothing else uses, and deletes them again.
 ///
-/// Returns the checks in their order, at least one. The first failure that makes others meaningless is the last check.
+/// Returns the checks in their order. If the cluster cannot be opened, returns only the first check.
 pub fn run(options: &CassandraOptions) -> Vec<Check> {
     let mut lenient = options.clone();
-    // The durability is a check of its own here.
+    // The durability is checked separately below.
     lenient.acknowledged = Acknowledged::Replicated;
     let backend = match CassandraBackend::open(lenient) {
         Ok(backend) => backend,
@@ -109,7 +110,7 @@ pub fn run(options: &CassandraOptions) -> Vec<Check> {
     checks
 }
 
-/// Returns the durability that the nodes of a cluster give, or refuses one that is lower than demanded.
+/// Returns the durability that the nodes of a cluster provide, or an error if it is lower than required.
 pub(crate) fn durability(cluster: &Cluster) -> Result<Acknowledged> {
     let unsynced = cluster.block_on(unsynced(cluster))?;
     let Some((node, mode)) = unsynced.first() else {
@@ -281,12 +282,12 @@ fn of_clocks(cluster: &Cluster) -> Check {
         _ => Check::new(
             name,
             Outcome::Warning,
-            format!("{detail}: synchronise them (NTP)"),
+            format!("{detail}: synchronize them (NTP)"),
         ),
     }
 }
 
-/// Writes and reads the largest value and the largest batch.
+/// Writes the largest value and the largest batch, and reads the value.
 fn of_requests(backend: &CassandraBackend) -> Check {
     let name = "request limits";
     let partition = Partition::space(TRIAL, 0);
@@ -394,7 +395,7 @@ fn is_unknown_table(error: &ExecutionError) -> bool {
     )
 }
 
-/// Returns the error of a read of a table with settings. It names the missing right.
+/// Returns the error for a failed read of a table with settings. If the user lacks a permission, the error names it.
 fn cannot_read(cluster: &Cluster, table: &str, error: &ExecutionError) -> BackendError {
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, message)) => {

@@ -1,9 +1,9 @@
 //! Session with the cluster: prepared statements, repeated requests, counters.
 //!
-//! The driver repeats nothing by itself. Plain requests are idempotent, because a repeated write has the same key, value
-//! and timestamp: they are repeated with growing, random pauses until the time of the call is over. Conditional
-//! requests are repeated only after answers which say that nothing was done. Reads without conditions can be sent to two
-//! nodes, see [`speculation`](crate::speculation).
+//! The driver repeats no request automatically. Plain requests are idempotent, because a repeated write has the same
+//! key, value and timestamp: they are repeated with growing, random pauses until the time limit of the call.
+//! Conditional requests are repeated only after responses that report that nothing was done. Reads without conditions
+//! can be sent to two nodes, see [`speculation`](crate::speculation).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const THREADS: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause before a request is repeated.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// Time for the first connection.
+/// Timeout of the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number and time of requests.
@@ -65,7 +65,7 @@ impl Counted {
     }
 }
 
-/// Kind of a request: it decides what is repeated, and where it is counted.
+/// Kind of a request. It determines after which failures the request is repeated, and which counters count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,
@@ -139,7 +139,8 @@ impl Cluster {
         ]
     }
 
-    /// Returns how long every request has failed, and the last reason; `None` if the last request was answered.
+    /// Returns the time for which every request has failed, and the last reason; `None` if the last request was
+    /// answered.
     pub(crate) fn failing(&self) -> Option<(Duration, String)> {
         let failing = self.failing.lock();
         failing
@@ -153,7 +154,8 @@ impl Cluster {
         prepared.map_err(|error| of_preparation(&error))
     }
 
-    /// Prepares a read without conditions. It is sent to a second node if the first one does not answer in the usual time.
+    /// Prepares a read without conditions. The read is sent to a second node if the first one does not answer in the
+    /// usual time.
     pub(crate) async fn prepare_read(&self, text: &str) -> Result<PreparedStatement> {
         let mut prepared = self.prepare(text).await?;
         prepared.set_is_idempotent(true);
@@ -286,11 +288,11 @@ impl Cluster {
         }
     }
 
-    /// Notes the failure of a request that was sent at a time.
+    /// Records the failure of a request. `sent` is the time at which the request was sent.
     fn note(&self, sent: Instant, failure: &Failure) {
         let mut failing = self.failing.lock();
         *failing = match failure.effect {
-            // A refusal is an answer.
+            // A request that a node refuses has been answered.
             Effect::Final => None,
             _ => {
                 let since = failing.as_ref().map_or(sent, |(since, _)| *since);
@@ -299,7 +301,7 @@ impl Cluster {
         };
     }
 
-    /// Returns the error of a call. A conditional write of unknown effect has an error of its own kind.
+    /// Returns the error of a call. A conditional write of unknown effect has an error kind of its own.
     fn failed(kind: RequestKind, failure: Failure) -> BackendError {
         match (kind, failure.effect) {
             (RequestKind::Conditional, Effect::Unknown) => BackendError::Unknown {
@@ -319,8 +321,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns true if the condition of a statement was fulfilled. This is the first column of its result; the other columns
-/// depend on the outcome.
+/// Returns true if the condition of a statement was fulfilled. The first column of the result holds this; the other
+/// columns depend on the outcome.
 pub(crate) fn is_applied(result: QueryResult) -> Result<bool> {
     use scylla::value::{CqlValue, Row};
     let unexpected = |error: &dyn std::fmt::Display| unexpected("a conditional write", error);
@@ -385,7 +387,8 @@ fn runtime() -> Result<Runtime> {
     })
 }
 
-/// Returns a random part of a pause, at least half of it, so that callers who failed together do not return together.
+/// Returns a random part of a pause, at least half of it, so that callers that failed at the same time do not retry at
+/// the same time.
 fn jittered(pause: Duration) -> Duration {
     let random = uuid::Uuid::new_v4().as_u128() as u64;
     pause / 2 + pause.mul_f64(random as f64 / u64::MAX as f64) / 2

@@ -12,7 +12,7 @@ use scylla::errors::{
 };
 use tideline_backend::BackendError;
 
-/// Pause that is advised if the cluster has too few nodes for a quorum.
+/// Retry delay that is reported if the cluster has too few nodes for a quorum.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Possible effect of a failed request.
@@ -22,7 +22,7 @@ pub(crate) enum Effect {
     NotDone,
     /// The request may have its effect, now or later. Repeating it is safe only if it is idempotent.
     Unknown,
-    /// The request is wrong in itself. Another try fails too.
+    /// The request itself is not valid. Another try fails too.
     Final,
 }
 
@@ -152,13 +152,13 @@ fn is_login_refused(error: &NewSessionError) -> bool {
     )
 }
 
-/// Returns true if the certificate of a node is unknown, or the node does not encrypt. The driver reports every error of an
-/// encrypted connection as invalid data, which plain connections do not have.
+/// Returns true if the certificate of a node is unknown, or if the node does not encrypt. The driver reports every
+/// error of an encrypted connection as invalid data, and errors of plain connections never in this way.
 fn is_encryption_refused(error: &NewSessionError) -> bool {
     matches!(last_connection(error), Some(ConnectionError::IoError(error)) if error.kind() == ErrorKind::InvalidData)
 }
 
-/// Classifies an error of the choice of a keyspace.
+/// Classifies an error of selecting a keyspace.
 pub(crate) fn of_keyspace(keyspace: &str, error: &UseKeyspaceError) -> BackendError {
     match error {
         UseKeyspaceError::RequestError(RequestAttemptError::DbError(DbError::Invalid, _)) => {
@@ -192,7 +192,7 @@ pub(crate) fn of_preparation(error: &PrepareError) -> BackendError {
     }
 }
 
-/// Error of an answer that has another form than its statement.
+/// Returns the error for a response whose form does not match its statement.
 pub(crate) fn unexpected(what: &str, error: impl std::fmt::Display) -> BackendError {
     BackendError::Corrupt {
         reason: format!("the answer of the cluster to {what} cannot be read: {error}"),

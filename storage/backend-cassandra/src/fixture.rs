@@ -1,4 +1,5 @@
-//! Keyspaces for tests of stores: each is empty at first, and deleted when it is dropped. For tests only.
+//! Keyspaces for tests of stores. A keyspace is empty at first, and is deleted when its value is dropped. For tests
+//! only.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::backend::CassandraBackend;
 use crate::options::{CassandraOptions, Replication};
 use crate::schema;
 
-/// Longer than any jump of the clock that a test sets: 100 years.
+/// Lease of 100 years: longer than any jump of the clock in a test.
 const LEASE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Keyspace of one test.
@@ -20,12 +21,12 @@ pub struct ScratchKeyspace {
 }
 
 impl ScratchKeyspace {
-    /// Creates a keyspace with tables and one copy of each row. A node may acknowledge writes before they are on its disk. Leases do
-    /// not end by themselves during a test, and timeouts suit busy machines; a test can change both.
+    /// Creates a keyspace with tables and one copy of each row. A node may acknowledge writes before they are on its
+    /// disk. Leases do not expire during a test, and the timeouts allow for busy machines; a test can change both.
     ///
     /// # Errors
     ///
-    /// As [`schema::create`].
+    /// The errors of [`schema::create`].
     pub fn create(contact: &str) -> Result<Self> {
         Self::replicated(contact, 1)
     }
@@ -34,7 +35,7 @@ impl ScratchKeyspace {
     ///
     /// # Errors
     ///
-    /// As [`schema::create`].
+    /// The errors of [`schema::create`].
     pub fn replicated(contact: &str, copies: u8) -> Result<Self> {
         let options = CassandraOptions {
             contact: vec![contact.to_owned()],
@@ -49,11 +50,11 @@ impl ScratchKeyspace {
         Ok(Self { options })
     }
 
-    /// Opens the keyspace like a process of its own.
+    /// Opens the keyspace as a separate process would.
     ///
     /// # Errors
     ///
-    /// As [`CassandraBackend::open`].
+    /// The errors of [`CassandraBackend::open`].
     pub fn open(&self) -> Result<CassandraBackend> {
         CassandraBackend::open(self.options.clone())
     }

@@ -1,8 +1,9 @@
 //! Journal of a shard: entries of each epoch, in slots that are freed as a whole.
 //!
-//! An append writes its entries plainly, in batches that are in flight together. So an append that fails can leave some
-//! of its entries, and others can arrive later, even after another process has taken the shard. The new owner therefore
-//! stores which entries it has found when it closes the epoch; all others are ignored for good.
+//! An append writes its entries with plain requests, in batches that are in flight together. So after a failed append,
+//! some of its entries may be stored, and others can arrive later, even after another process has taken the shard. When
+//! the new owner closes the epoch, it therefore stores which entries it has found. All other entries are ignored from
+//! then on.
 //!
 //! A slot is a partition; its number is the sequence of its first entry. `journal_slot` lists the slots. A slot is
 //! listed before an append into it is acknowledged. Slots that are forgotten while a history is kept stay in the list
@@ -31,13 +32,13 @@ use crate::ownership::Leases;
 
 /// Bytes after which a new slot begins.
 const SLOT_BYTES: i64 = 32 << 20;
-/// Bytes of the entries of a batch.
+/// Maximum bytes of the entries of a batch. A batch has at least one entry.
 const BATCH_BYTES: usize = 256 << 10;
-/// Bytes that a request for entries should get.
+/// Size of a response that each request for entries aims at, in bytes.
 const PAGE_BYTES: usize = 2 << 20;
-/// Entries of the first request of a read.
+/// Maximum number of entries in the response to the first request of a read.
 const ENTRIES_AT_FIRST: i32 = 8;
-/// Most entries of a request.
+/// Maximum number of entries in the response to a request.
 const ENTRIES_MAX: i32 = 2_000;
 /// Kind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
 const CLOSED: i8 = 2;
@@ -91,13 +92,13 @@ struct Closed {
     runs: Vec<(i64, i64)>,
 }
 
-/// Stored state of a journal, except the entries.
+/// State of a journal without its entries: the stored state, and the state of the owner in memory.
 #[derive(Debug, Clone, Default)]
 struct State {
     slots: BTreeMap<SlotKey, JournalSlot>,
     closed: BTreeMap<i64, Closed>,
     history_from: Option<i64>,
-    /// Epochs below have no entries for a replay.
+    /// Epochs below this one have no entries for a replay.
     epoch_min: i64,
     /// Highest acknowledged sequence of the owner's epoch.
     acknowledged: Option<i64>,
@@ -105,7 +106,8 @@ struct State {
     epoch: i64,
     /// True if the next entry begins a new slot.
     is_cut: bool,
-    /// Entries that the last replay of an open epoch has passed on: from where, and the runs.
+    /// Entries that the last replay of each open epoch has passed to its caller: the sequence from which the replay was
+    /// complete, and the runs.
     replayed: BTreeMap<i64, (i64, Vec<(i64, i64)>)>,
 }
 
@@ -193,8 +195,8 @@ impl Journals {
     ) -> Result<()> {
         let mut state = self.load(cluster, manifests, shard)?;
         state.epoch = epoch.0 as i64;
-        // An older epoch without a slot has no acknowledged entry. Its owner may still store entries with sequences that
-        // this epoch uses too, so the epoch ends before them.
+        // An older epoch without a slot has no acknowledged entry. Its owner may still store entries with sequences
+        // that this epoch uses too, so the epoch ends before them.
         let is_empty =
             |epoch: &i64| !state.closed.contains_key(epoch) && state.live_of(*epoch).next().is_none();
         let empty: Vec<i64> = (state.epoch_min.max(1)..state.epoch).filter(is_empty).collect();
@@ -228,7 +230,8 @@ impl Journals {
         self.owned.lock().clear();
     }
 
-    /// Returns the bytes of the entries in the owned journals, except those that earlier owners wrote and no replay read.
+    /// Returns the bytes of the entries in the owned journals. Entries that earlier owners wrote count only if a
+    /// history keeps them.
     pub(crate) fn bytes(&self) -> u64 {
         let owned = self.owned.lock();
         let slots = owned.values().flat_map(|state| state.slots.values());
@@ -415,7 +418,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Passes the entries of a slot from a sequence on, until `visit` ends the read.
+    /// Passes the entries of a slot to `visit`, from a sequence on, until `visit` ends the read.
     fn each_entry(
         &self,
         cluster: &Cluster,
@@ -481,7 +484,7 @@ impl Journals {
             .get(&number)
             .cloned()
             .unwrap_or((i64::MAX, Vec::new()));
-        // Entries before those that a replay has passed on are looked up, so that no hole is filled later.
+        // Entries before the start of the last replay are looked up, so that a hole among them cannot be filled later.
         let from = state.complete_from(number, 0).min(read_from);
         let mut runs = self.sequences(cluster, &state, (shard, number), read_from)?;
         runs.extend(found);
@@ -604,7 +607,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Stores that older epochs have no entries left, so that slots of them that are listed late are ignored.
+    /// Records that older epochs have no entries left. Slots of these epochs that are listed later are then ignored.
     fn raise_epoch_min(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<()> {
         let state = self.state(cluster, manifests, shard)?;
         if state.epoch == 0 {
@@ -721,7 +724,7 @@ impl Journals {
 
     // --- state -----------------------------------------------------------------------------------------
 
-    /// Returns the state of a shard: the owner's, or what is stored now.
+    /// Returns the state of a shard: the state in memory if this process owns the shard, otherwise the stored state.
     fn state(&self, cluster: &Cluster, manifests: &Manifests, shard: Shard) -> Result<Arc<State>> {
         if let Some(own) = self.owned.lock().get(&shard) {
             return Ok(Arc::clone(own));
@@ -801,8 +804,8 @@ impl State {
             .map(|(place, _)| place.1)
     }
 
-    /// Returns the sequence from which a read of an epoch that began at `from` has seen all entries: forgotten slots are
-    /// not read.
+    /// Returns the sequence from which on a read of an epoch is complete, if the read began at `from`. Entries in
+    /// forgotten slots are not read.
     fn complete_from(&self, epoch: i64, from: i64) -> i64 {
         self.live_of(epoch).next().map_or(from, |first| from.max(first))
     }

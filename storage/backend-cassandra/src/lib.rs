@@ -7,7 +7,11 @@
 //! |---|---|
 //! | [`options`] | settings of a connection |
 //! | [`schema`] | tables, their version, and their creation |
-//! | `cluster` | session, prepared statements, repeated requests, classified errors |
+//! | `backend` | the backend trait: checks of arguments, and calls of the modules below |
+//! | `cluster` | session, prepared statements, repeated requests |
+//! | `error` | errors of the driver, classified by the possible effect of the request |
+//! | `speculation` | second requests for reads that take longer than usual |
+//! | `tls` | encrypted connections |
 //! | `ownership` | leases, epochs, and the take-over from an owner that stopped |
 //! | `manifest`, `journal` | the shard's rows that other owners must see in order |
 //! | `rows`, `units` | rows of spaces, parts and segments, and the list of parts and segments |
@@ -16,7 +20,7 @@
 //!
 //! Three rules hold everywhere. Rows are written plainly, under keys that no other process writes; only leases,
 //! manifests and ends of epochs are conditional (light-weight transactions). Every read and write needs a quorum of the
-//! local data centre. No decision compares the clocks of two machines.
+//! local data center. No decision compares the clocks of two machines.
 
 mod backend;
 pub mod check;

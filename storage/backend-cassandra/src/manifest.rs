@@ -128,7 +128,8 @@ impl Manifests {
         Ok(())
     }
 
-    /// Returns the fence of the owner in an epoch, after it has excluded an edit of unknown outcome.
+    /// Returns the fence of this process for a shard; `None` if this process has not taken the shard. If an edit has an
+    /// unknown outcome, first raises the fence.
     ///
     /// A node can hold a request for any time and then apply it, also after a later read. An edit has the fence as a
     /// condition, so raising the fence decides the edit: it was applied before, or it never is.
@@ -147,7 +148,8 @@ impl Manifests {
         let raised = raised.and_then(is_applied);
         let is_over = match raised {
             Ok(true) => true,
-            // An earlier attempt of unknown outcome may have raised it. In a newer epoch the edit has lost.
+            // An earlier attempt of unknown outcome may have raised the fence. If the epoch is newer, the edit can no
+            // longer be applied.
             Ok(false) => {
                 let now = self.heading(cluster, shard).await?;
                 now.epoch != fence.epoch || now.fence == next
@@ -175,7 +177,7 @@ impl Manifests {
         Ok(Some(decided))
     }
 
-    /// Reads the manifest at one version, after edits of unknown outcome of this process are decided.
+    /// Reads the manifest at one version. First decides the edits of this process that have an unknown outcome.
     pub(crate) async fn read(&self, cluster: &Cluster, shard: Shard) -> Result<Manifest> {
         self.decide(cluster, shard).await?;
         let (heading, rows) = self.read_all(cluster, shard).await?;
@@ -266,7 +268,8 @@ impl Manifests {
     ) -> Result<EditOutcome> {
         check_edit(changes)?;
         let (number, held, seen) = (i32::from(shard.0), epoch.0 as i64, version as i64);
-        // A process that has not taken the shard in this epoch is refused by the epoch.
+        // A process that has not taken the shard in this epoch has no fence. The condition on the epoch refuses its
+        // edit.
         let fence = self.decide(cluster, shard).await?.map_or(0, |fence| fence.number);
         let mut batch = one_partition(None);
         let mut values = vec![Values::Raise(seen + 1, number, held, seen, fence)];
@@ -300,7 +303,7 @@ impl Manifests {
         })
     }
 
-    /// Stores a row of another kind than those of a manifest, under the condition that `epoch` is the owner's.
+    /// Stores a row that is not a manifest row, under the condition that `epoch` is the owner's.
     pub(crate) async fn put_other(
         &self,
         cluster: &Cluster,
@@ -332,7 +335,7 @@ fn heading((epoch, version, fence): (Option<i64>, Option<i64>, Option<i64>)) -> 
     }
 }
 
-/// Error of a call that first had to decide an edit.
+/// Returns the error of a call that could not decide an earlier edit.
 fn undecided(error: &BackendError) -> BackendError {
     BackendError::Unavailable {
         reason: format!("the outcome of an edit of the manifest is not known yet: {error}"),

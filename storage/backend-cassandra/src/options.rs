@@ -1,6 +1,6 @@
 //! Settings of a connection to a cluster.
 //!
-//! The server resolves them from its configuration; the defaults fit a cluster in one data centre.
+//! The server resolves them from its configuration; the defaults fit a cluster in one data center.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct CassandraOptions {
     pub contact: Vec<String>,
     /// Keyspace of the tables.
     pub keyspace: String,
-    /// Data centre whose nodes are used. `None`: the nodes of all data centres.
+    /// Data center whose nodes are used. `None`: the nodes of all data centers.
     pub data_center: Option<String>,
     /// Name of the user; `None` if the cluster requires none.
     pub user: Option<String>,
@@ -76,16 +76,16 @@ impl fmt::Debug for CassandraOptions {
 /// Replication of a new keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replication {
-    /// The same number of copies without regard to data centres, for one data centre or a test.
+    /// The same number of copies without regard to data centers, for one data center or a test.
     Simple(u8),
-    /// Number of copies in each named data centre.
+    /// Number of copies in each named data center.
     DataCenters(Vec<(String, u8)>),
 }
 
 impl FromStr for Replication {
     type Err = String;
 
-    /// Reads `3`, or `dc1:3,dc2:3`.
+    /// Parses `3`, or `dc1:3,dc2:3`.
     fn from_str(text: &str) -> Result<Self, String> {
         let copies = |text: &str| match text.parse::<u8>() {
             Ok(copies @ 1..) => Ok(copies),
@@ -108,7 +108,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     (1..=48).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// Returns true for names of keyspaces, which stay without quotes.
+/// Returns true for names of keyspaces that can be used in statements without quotes.
 pub(crate) fn is_keyspace(text: &str) -> bool {
     is_name(text)
         && text.starts_with(|first: char| first.is_ascii_lowercase())

@@ -1,11 +1,11 @@
 //! Leases: which process owns a shard, and how another process takes it over.
 //!
 //! Each process has a row in `member` and renews it under the condition that it is not marked as dead. A process that
-//! is to take a shard watches the row of its owner. If the count of renewals does not move for a lease and a quarter, by the
-//! clock of the watcher alone, the watcher marks the owner as dead, under the condition that the count has not moved.
-//! Only then does it take the shard, in a new epoch. So a renewal that succeeds proves that no other process has taken a
-//! shard of this one, and clocks of different machines are never compared. The one assumption is that clocks run at the
-//! same speed within a quarter.
+//! is to take a shard watches the row of the owner of the shard. If the count of renewals does not change for a lease
+//! and a quarter, by the clock of the watcher alone, the watcher marks the owner as dead, under the condition that the
+//! count has not changed. Only then does the watcher take the shard, in a new epoch. So a successful renewal proves
+//! that no other process has taken a shard of this one, and clocks of different machines are never compared. The only
+//! assumption is that the speeds of the clocks agree within a quarter.
 //!
 //! A process that joins removes rows of dead members that own no shard.
 
@@ -25,7 +25,7 @@ use crate::error::unexpected;
 const CLUSTER: i32 = 0;
 /// Time ahead of the clock for which stamps are reserved, in microseconds.
 const STAMPS_AHEAD: i64 = 60_000_000;
-/// Longest advice to a process that waits for a shard.
+/// Longest retry delay that is reported to a process that waits for a shard.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Attempts to find out the effect of a conditional write.
 const ATTEMPTS: u32 = 5;
@@ -88,12 +88,12 @@ struct ShardRow {
 #[derive(Debug)]
 pub(crate) struct Leases {
     statements: Statements,
-    /// `None` until the first shard is taken, and after the process was declared dead. Held over requests, so that
-    /// renewals have an order.
+    /// `None` until the first shard is taken, and after the process was declared dead. Locked during requests, so that
+    /// renewals are sent one after the other.
     member: Mutex<Option<Member>>,
     /// Lowest stamps of the owned shards, with their epochs.
     owned: Mutex<BTreeMap<Shard, (Epoch, i64)>>,
-    /// Renewals of other members, with the times of this process since which they did not move.
+    /// Number of renewals of each other member, and the time of this process since which the number has not changed.
     watched: Mutex<BTreeMap<Uuid, (i64, Instant)>>,
 }
 
@@ -155,7 +155,7 @@ impl Leases {
         })
     }
 
-    /// Takes a shard that has no living owner but this process.
+    /// Takes a shard. Fails while another process is its living owner.
     pub(crate) fn take(&self, cluster: &Cluster, shard: Shard) -> Result<Lease> {
         let mut member = self.member.lock();
         cluster.block_on(async {
@@ -252,12 +252,12 @@ impl Leases {
         })
     }
 
-    /// Returns the reserved stamps of another owner that has ended. Marks it as dead if it has been silent for long
-    /// enough.
+    /// Returns the highest stamp that another owner has reserved, if this owner has ended. Marks the owner as dead if
+    /// it has been silent for long enough.
     async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid, stamp_min: i64) -> Result<i64> {
         let Some(seen) = self.seen(cluster, owner).await? else {
-            // Only rows of dead members are removed, but one of them may have taken the shard in the same moment. It
-            // reserved its stamps before, by its clock.
+            // The row was removed: only rows of dead members that own no shard are removed, but this member took the
+            // shard at the same moment. It reserved its stamps earlier, by its own clock.
             return Ok(stamps_until(stamp_min));
         };
         if seen.is_dead {
@@ -297,11 +297,11 @@ impl Leases {
             "the owner of the data is silent and was declared dead"
         );
         self.watched.lock().remove(&owner);
-        // A renewal may have reserved more stamps between the read and the declaration only if it moved the count.
+        // The count of renewals has not changed, so no renewal has reserved more stamps since the row was read.
         Ok(seen.stamp_max)
     }
 
-    /// Takes a shard if it still is as it was read.
+    /// Takes a shard if its row has not changed since it was read.
     async fn take_after(
         &self,
         cluster: &Cluster,
@@ -343,7 +343,7 @@ impl Leases {
         })
     }
 
-    /// Renews this member. Returns `None` if it is no member, or was declared dead.
+    /// Renews this member. Returns `None` if this process is not a member, or was declared dead.
     async fn renew_member(
         &self,
         cluster: &Cluster,
@@ -373,7 +373,7 @@ impl Leases {
                     *member = is_alive.then_some(next);
                     return Ok(*member);
                 }
-                // The same values again are the same renewal.
+                // Repeating the request with the same values is the same renewal.
                 Err(BackendError::Unknown { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -403,7 +403,8 @@ impl Leases {
         let joined = cluster
             .execute(RequestKind::Conditional, &self.statements.join, values)
             .await;
-        // The row may be stored now or later, so a member of unknown outcome is the one that the next take renews.
+        // After an unknown outcome, the row may be stored now or later. So this member is kept, and the next take
+        // renews it.
         if joined.is_ok() || matches!(joined, Err(BackendError::Unknown { .. })) {
             *member = Some(new);
         }
@@ -487,7 +488,7 @@ fn lease(cluster: &Cluster, epoch: Epoch, stamp_min: i64, member: Member) -> Lea
     }
 }
 
-/// Returns the end of the stamps to reserve now.
+/// Returns the highest stamp to reserve now.
 fn stamps_until(stamp_min: i64) -> i64 {
     let now = SystemClock.now().nanos() / 1_000;
     now.max(stamp_min) + STAMPS_AHEAD

@@ -1,8 +1,9 @@
 //! Rows of segments, parts and key spaces.
 //!
-//! The three kinds of units have tables of the same form. A page is one request, so that it shows one moment. How many
-//! rows a request reads at most depends on the sizes of the rows that were seen last in its table: a node holds a page in
-//! memory while it answers, and cannot bound its bytes by itself. So a page can end before its limit.
+//! The three kinds of units have tables of the same form. A page is read by one request, so that it is a consistent
+//! snapshot. A node holds a page in memory while it answers, and cannot limit the page by bytes. Each request therefore
+//! has a maximum number of rows, which depends on the sizes of the rows that were last read from the table. So a page
+//! can end before its limit.
 
 use std::iter::once;
 use std::panic::resume_unwind;
@@ -26,15 +27,15 @@ use crate::error::unexpected;
 
 /// Timestamp of rows that are written once.
 pub(crate) const WRITTEN_ONCE: i64 = 1;
-/// Bytes that a request for a page should get.
+/// Size of a response that each request for a page aims at, in bytes.
 const PAGE_BYTES: u64 = 2 << 20;
-/// Rows of a request whose table has shown no row yet.
+/// Maximum number of rows of a request to a table of which no row was read yet.
 const ROWS_AT_FIRST: u64 = 32;
-/// Most rows of a request.
+/// Maximum number of rows of a request.
 const ROWS_MAX: u64 = 5_000;
-/// Most bytes of a batch of loaded rows.
+/// Maximum bytes of a batch of loaded rows.
 const BATCH_BYTES: usize = 256 << 10;
-/// Most rows of a batch of loaded rows.
+/// Maximum number of rows of a batch of loaded rows.
 const BATCH_ROWS: usize = 500;
 
 /// Statements of one table of rows.
@@ -92,7 +93,7 @@ impl Table {
         };
         let prepared = |text: String| async move {
             let mut statement = cluster.prepare_read(&text).await?;
-            // A page is one request; its statement has a limit.
+            // A page is read by one request; its statement has a limit.
             statement.set_page_size(i32::try_from(2 * ROWS_MAX).unwrap_or(i32::MAX));
             Ok::<_, tideline_backend::BackendError>(statement)
         };
@@ -135,12 +136,12 @@ impl Table {
         })
     }
 
-    /// Returns how many rows to ask for, given the limit of the page.
+    /// Returns the number of rows to request, given the limit of the page.
     fn rows_to_ask(&self, limit: PageLimit) -> u64 {
         let bytes = (limit.bytes_max as u64).clamp(1, PAGE_BYTES);
         let fitting = match self.row_bytes.load(Ordering::Relaxed) {
             0 => ROWS_AT_FIRST,
-            // The row that passes the limit belongs to the page.
+            // The row that exceeds the limit belongs to the page.
             row_bytes => bytes / row_bytes + 2,
         };
         fitting
@@ -157,7 +158,7 @@ impl Table {
         let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
         let seen = (bytes as u64 / count).max(16);
         let before = self.row_bytes.load(Ordering::Relaxed);
-        // Larger rows count at once, so that no second page is too large.
+        // A larger average applies at once, so that only one page is too large.
         let after = if seen > before {
             seen
         } else {

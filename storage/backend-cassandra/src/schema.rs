@@ -45,11 +45,12 @@ const TABLES: [&str; 8] = [
 /// Statement that reads the version.
 const READ_VERSION: &str = "SELECT version FROM schema_version WHERE name = 'tideline'";
 
-/// Days for which members and shards keep marks of deleted rows.
+/// Time for which `schema_version`, `member` and `shard` keep the marks of deleted rows, in seconds: one day.
 const GC_DAY: u32 = 86_400;
-/// Time for which other tables keep them: the time for which nodes keep writes for a node that is down.
+/// The same time for the tables of journals, units and segments: as long as nodes keep writes for a node that is down.
 const GC_HINTS: u32 = 10_800;
-/// The same for rows that are changed in place: a node that was down for longer must be repaired before it returns.
+/// The same time for rows that are changed in place. A node that was down for longer must be repaired before it
+/// returns.
 const GC_ROWS: u32 = 864_000;
 
 /// Creates the keyspace and its tables, unless they exist. Returns the version. The replication of a keyspace that
@@ -87,7 +88,7 @@ pub fn create(options: &CassandraOptions, replication: &Replication) -> Result<i
 ///
 /// # Errors
 ///
-/// As [`create`].
+/// The errors of [`create`].
 pub fn empty(options: &CassandraOptions) -> Result<()> {
     check_keyspace(&options.keyspace)?;
     block_on_new(async {
@@ -101,11 +102,11 @@ pub fn empty(options: &CassandraOptions) -> Result<()> {
     })
 }
 
-/// Deletes the keyspace with everything in it. A keyspace that does not exist is no error.
+/// Deletes the keyspace with everything in it. A keyspace that does not exist is not an error.
 ///
 /// # Errors
 ///
-/// As [`create`].
+/// The errors of [`create`].
 pub fn drop(options: &CassandraOptions) -> Result<()> {
     check_keyspace(&options.keyspace)?;
     block_on_new(async {
@@ -217,7 +218,7 @@ fn create_keyspace(keyspace: &str, replication: &Replication) -> String {
 
 /// Returns the statements that create the tables.
 fn tables(release: &str) -> Vec<String> {
-    // The unified strategy exists since Cassandra 5; other engines name their own default.
+    // The unified strategy exists since Cassandra 5; other engines get a strategy that they support.
     let major = release
         .split('.')
         .next()

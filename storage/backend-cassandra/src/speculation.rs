@@ -1,12 +1,13 @@
-//! Speculative requests: second ones for reads that a node leaves unanswered for longer than usual.
+//! Speculative requests: repetitions of reads that a node has not answered within the usual time.
 //!
-//! Such a read is also sent to the next node of the partition, and the first answer is used. A node that pauses, or whose
-//! connection is silent, then delays no read until its timeout. Only reads without conditions are sent twice: they change
-//! nothing, and need no agreement of the nodes.
+//! Such a read is also sent to the next node of the partition, and the first response is used. So a node that pauses,
+//! or whose connection is silent, does not delay a read until its timeout. Only reads without conditions are sent
+//! twice, because they change nothing and need no agreement of the nodes.
 //!
-//! The usual time is estimated like the retransmission timeout of TCP (RFC 6298): the mean of the recent times plus four
-//! times their mean deviation. So speculative requests are rare, and stay rare while all nodes are slow. Each request is
-//! timed by itself: the time of a read that was sent twice contains the delay, which would then grow without bound.
+//! The usual time is estimated like the retransmission timeout of TCP (RFC 6298): the mean of the recent times plus
+//! four times their mean deviation. So speculative requests are rare, and stay rare while all nodes are slow. Each
+//! request is timed by itself: the time of a read that was sent twice contains the delay, which would then grow without
+//! bound.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,8 +90,8 @@ impl SpeculativeExecutionPolicy for Speculation {
     }
 }
 
-/// Times each request; its id is the time at which it was sent. Counts speculative requests when they are sent: a cluster of
-/// one node has no second one to send them to.
+/// Measures the time of each request; the id of a request is the time at which it was sent. Counts a speculative
+/// request only when it is sent, because a cluster of one node has no second node.
 impl HistoryListener for Speculation {
     fn log_request_start(&self) -> RequestId {
         RequestId(0)

@@ -3,7 +3,8 @@
 //! A unit and its bucket are listed before the first row of the bucket is written, so every row can be found and freed,
 //! also if the process that wrote it is gone. Each process remembers what it has listed.
 //!
-//! The list also holds the bytes of loaded buckets, as they were sent. The cluster's copies and files are not measured.
+//! The list also holds the bytes of loaded buckets, as they were sent. The copies and the files of the cluster are not
+//! measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,8 @@ const SIZED: i64 = 2;
 const UNLISTED: i64 = 3;
 /// Rows of one page of the list.
 const PAGE_ROWS: i32 = 5_000;
-/// Buckets that a process remembers. Beyond them it forgets all, and lists again what it writes to.
+/// Maximum number of buckets that a process remembers. At the limit it forgets all of them, and lists a bucket again
+/// before the next write to it.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// Kind of the unit, its id, and bucket.
@@ -39,7 +41,7 @@ pub(crate) struct Units {
     buckets: PreparedStatement,
     size: PreparedStatement,
     listed: Mutex<BTreeSet<Bucket>>,
-    /// Tiers and bytes of units: those of the last list of a kind, and what this process has written since.
+    /// Tiers and bytes of units, from the last read of the list and from the writes of this process since then.
     bytes: Mutex<BTreeMap<(i8, i64), (Tier, u64)>>,
 }
 
@@ -219,7 +221,7 @@ impl Units {
             .await?;
         let mut known = self.bytes.lock();
         for (unit, size) in sizes {
-            // A write of this process may have been counted, but not yet stored.
+            // This process may have counted a write that is not stored yet.
             let known = known.entry(unit).or_insert(size);
             known.1 = known.1.max(size.1);
         }

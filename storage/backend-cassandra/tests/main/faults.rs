@@ -21,10 +21,10 @@ const ROWS: Partition = Partition::space(Space(2), 0);
 /// Longest time of one request, and of a call.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(1_500);
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time in which a call ends after its limit on busy cores.
+/// Time by which a call may exceed its limit on busy cores.
 const TOLERANCE: Duration = Duration::from_secs(3);
 
-/// Returns the node that the tests of this file stop. One test at a time uses it.
+/// Returns the node that the tests of this file stop. Only one test at a time uses the node.
 fn node() -> Option<MutexGuard<'static, CassandraNode>> {
     static NODE: OnceLock<Option<Mutex<CassandraNode>>> = OnceLock::new();
     // With the default, a kill loses the acknowledged writes of the last 0.1 s.

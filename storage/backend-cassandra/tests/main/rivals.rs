@@ -1,5 +1,5 @@
-//! Three processes that want the same shard, and pause at random: no acknowledged entry is lost, and no two of them
-//! acknowledge at the same time.
+//! Three processes that compete for the same shard, and pause at random: no acknowledged entry is lost, and no two of
+//! them acknowledge at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use tideline_testkit::{Random, rounds, seed, wait};
 use crate::keyspace::{Keyspace, SHARD, entry, recover, take_when_free};
 use crate::take_over::change;
 
-/// Processes that want the shard.
+/// Number of processes that compete for the shard.
 const RIVALS: u64 = 3;
 const LEASE: Duration = Duration::from_millis(1_500);
 
@@ -107,7 +107,7 @@ impl Rival<'_> {
         })
     }
 
-    /// Notes an acknowledgement, if the lease is still valid.
+    /// Records an acknowledgement, if the lease is still valid.
     fn acknowledge(&self, held: &Held, note: impl FnOnce(&mut Ledger)) {
         let mut ledger = self.ledger.lock().expect("not poisoned");
         if Instant::now() < held.valid_until {
@@ -116,7 +116,7 @@ impl Rival<'_> {
         }
     }
 
-    /// Does one thing as the owner. Returns false if the shard is lost or given up.
+    /// Performs one random action as the owner. Returns false if the shard is lost or given up.
     fn step(&mut self, backend: &CassandraBackend, held: &mut Held) -> bool {
         let epoch = held.lease.epoch;
         match self.random.below(100) {
@@ -131,7 +131,7 @@ impl Rival<'_> {
         }
         let left = held.valid_until.saturating_duration_since(Instant::now());
         if left > LEASE / 2 || (left.is_zero() && self.random.is(50)) {
-            // A process that overslept may write once more before it renews.
+            // A process whose lease has expired during a pause may write once more before it renews the lease.
             return true;
         }
         let sent = Instant::now();
@@ -157,7 +157,7 @@ impl Rival<'_> {
         backend
             .append(SHARD, held.lease.epoch, &entries, Durability::Synced)
             .expect("an append");
-        // Sometimes with a hole.
+        // Sometimes skips a sequence.
         held.sequence += count + self.random.below(2);
         self.acknowledge(held, |ledger| {
             for sequence in sequences {
@@ -175,7 +175,7 @@ impl Rival<'_> {
         {
             EditOutcome::Applied { version } => {
                 held.version = version;
-                // An applied edit counts, whatever the lease.
+                // An applied edit counts even if the lease has expired.
                 let mut ledger = self.ledger.lock().expect("not poisoned");
                 ledger.edits.push(name);
                 true
