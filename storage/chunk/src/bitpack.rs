@@ -1,7 +1,7 @@
 //! Packs integers of equal width. Unpacking adds a base or computes prefix sums in the same pass.
 //!
 //! Value `i` of width `w` occupies bits `i·w .. (i+1)·w` of a little-endian bit string, so eight values fill exactly
-//! `w` bytes. Every kernel is specialised by width and processes these groups of eight values. Offsets and shifts are
+//! `w` bytes. Every kernel is specialized by width and processes these groups of eight values. Offsets and shifts are
 //! then constants, and unpacking a value costs one unaligned load, a shift and a mask.
 
 /// Number of values in a full block.

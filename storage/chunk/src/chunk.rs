@@ -26,7 +26,7 @@ const VERSION: u8 = 2;
 const PREFIX_BYTES: usize = 7;
 
 /// Range of the journal sequences of the points in a chunk. If two chunks hold the same point, the write order of their
-/// segments decides which one wins, not this range.
+/// segments decides which point wins; this range does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SequenceSpan {
     /// Lowest sequence of any point in the chunk.

@@ -6,7 +6,7 @@
 //! Compression", 2023), but divides instead of multiplying by the inverse, so that every decimal of up to 15 digits is
 //! exact.
 //!
-//! The values of other columns are packed as 64-bit integers with the same bits, because neighbouring values share
+//! The values of other columns are packed as 64-bit integers with the same bits, because neighboring values share
 //! sign and exponent. Doubles converted from narrower floats also share trailing zeros, which are shifted out.
 
 use std::ops::Range;
@@ -28,7 +28,7 @@ const POWERS: [f64; EXPONENT_MAX + 1] = [
 ];
 
 /// Rounding constant (1.5·2⁵²). Adding it to a double below 2⁵¹ in magnitude rounds the double to an integer, which the
-/// low mantissa bits then hold. This addition, and the subtraction of the bits of the constant, vectorise on every
+/// low mantissa bits then hold. This addition, and the subtraction of the bits of the constant, vectorize on every
 /// architecture.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 

@@ -186,7 +186,7 @@ impl<'a> Integers<'a> {
     /// `before` must form a prefix.
     ///
     /// Costs a binary search over the heads of blocks, a pass over the sizes of the preceding blocks, and the unpacking
-    /// of at most one block. In an entropy-coded column, frames take the role of blocks.
+    /// of at most one block. An entropy-coded column has frames instead of blocks.
     pub(crate) fn partition_point(&self, before: impl Fn(i64) -> bool) -> usize {
         let (firsts, length) = match self {
             Self::Packed(column) => match column.rising_heads() {

@@ -111,8 +111,9 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
         }
-        // The bound covers the bytes of all values, and 64 bits per value. Without a dictionary, these bits hold an end
-        // offset. With a dictionary, they hold an index and half an end offset: at most half of the values are entries.
+        // The bound covers the bytes of all values, and 64 bits per value. Without a dictionary, the 64 bits hold the
+        // end offset of the value. With a dictionary, at most half of the values are entries. The 64 bits then hold the
+        // index of the value and half of the end offset of an entry.
         ColumnData::String(_) | ColumnData::Histogram(_) => {
             FORM + integers(rows, 64) + column.bytes() - rows * size_of::<u64>()
         }

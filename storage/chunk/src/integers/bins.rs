@@ -10,13 +10,13 @@ use crate::bitpack::bits;
 /// Maximum number of bins of a column.
 pub(super) const BINS_MAX: usize = 256;
 
-/// Number of classes on each side of the centre: one for each shifted magnitude below 8, and four for each larger power
+/// Number of classes on each side of the center: one for each shifted magnitude below 8, and four for each larger power
 /// of two (exponents 3 to 62).
 const SIDE: usize = 8 + 4 * 60;
 /// Number of classes of residuals, ordered from the lowest to the highest.
 const CLASSES: usize = 2 * SIDE;
 
-/// Number of residuals that are sampled to estimate centre and spread.
+/// Number of residuals that are sampled to estimate center and spread.
 pub(super) const SAMPLE: usize = 64;
 
 /// Bin of the residuals `lower..lower + 2^extra`, which share a symbol.
@@ -48,7 +48,7 @@ impl Alphabet {
         }
         sample.sort_unstable();
         let usual = sample.get(sample.len() / 2).copied().unwrap_or(0);
-        // After the shift, the median distance from the centre takes at most four bits.
+        // After the shift, the median distance from the center takes at most four bits.
         let shift = bits(usual as u64).saturating_sub(4);
         self.classify(residuals, center, shift);
         self.bins.len() <= BINS_MAX
