@@ -33,7 +33,7 @@ pub struct Description {
     /// Settings of the table when the files were written. Missing if an earlier build wrote the description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<TableSpec>,
-    /// Fields of the measurements. Missing if an earlier build wrote the description; they are then read from the
+    /// Fields of the measurements. Missing if an earlier build wrote the description; the fields are then read from the
     /// files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<DescribedFields>,

@@ -58,8 +58,8 @@ const FORMAT: u8 = 3;
 /// Widths of summary buckets, in nanoseconds. Cold chunks also use hours, so archiving hardly changes the cost of
 /// aggregates. Runs with few rows per hour use days.
 pub(crate) const SUMMARY_WIDTHS: [i64; 2] = [3_600 * NANOS_PER_SECOND, NANOS_PER_DAY];
-/// Maximum size of the summaries of an extent in bytes, unless they are dense. Larger summaries that are not dense are
-/// omitted, because they would be about as large as the rows. Runs reach this size with about thirty fields.
+/// Maximum size in bytes of summaries that are not dense. Larger summaries that are not dense are omitted, because they
+/// would be about as large as the rows. The summaries of a run reach this size with about thirty fields.
 pub(crate) const SPARSE_SUMMARIES_BYTES_MAX: usize = 1 << 10;
 
 impl Extent {

@@ -281,8 +281,8 @@ fn stem(segment_target: &SegmentTarget, sha256: &str) -> String {
     format!("{origin}-{segment}-{}", &sha256[..DIGITS])
 }
 
-/// Returns true if the database `origin` wrote the object `key` for a table of this target, according to the object
-/// name. Other databases may use the same target, or a target below it.
+/// Returns true if, according to its name, the database `origin` wrote the object `key` for a table of this target.
+/// Other databases may use the same target, or a target below it.
 pub fn is_of(key: &str, table: &str, origin: &str) -> bool {
     parse_location(key).is_some_and(|(of, _, name)| {
         of == table

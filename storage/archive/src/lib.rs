@@ -17,10 +17,15 @@
 //! | `list` | long lists of a segment, split into pages |
 //! | `objects` | listing of all objects at a target, and of the objects that descriptions reference |
 //! | `file` | columns and writing of files |
+//! | `spool` | local copies of the extents of a segment while its files are written |
+//! | `directory` | the file of the timelines of a segment |
+//! | `timeline_metadata` | interfaces to identities and attributes, which the store does not hold |
+//! | `send`, `digest` | sending of files, checksums, and the check at the target |
 //! | [`mod@write`] | writing of runs to verified files |
 //! | `read` | reading of runs by their extents |
 //! | [`rows`] | parts of wide tables: writing and reading of row groups |
 //! | [`attach`] | reading of files that another database wrote |
+//! | [`error`] | errors without credentials |
 //!
 //! This crate does not depend on the HTTP interface, search or catalog. Metadata of timelines is provided through
 //! [`TimelineMetadata`], metadata of fields through [`Fields`] and [`FieldNames`].

@@ -28,8 +28,8 @@ pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;
 /// Number of columns of a shared file with histograms.
 pub(crate) const SHARED_LEAVES: usize = VALUES_LEAF + ValueType::ALL.len();
-/// Number of columns of a shared file without histograms. The column of histograms is the last column, so that a file
-/// without it has the form that builds without histogram support read and write.
+/// Number of columns of a shared file without histograms. The column of histograms is the last column. A file without
+/// this column therefore has the form that builds without histogram support read and write.
 pub(crate) const SHARED_LEAVES_WITHOUT_HISTOGRAMS: usize = SHARED_LEAVES - 1;
 
 /// Types of the value columns, in column order.

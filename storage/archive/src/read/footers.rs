@@ -79,7 +79,7 @@ struct Disk {
     known: Mutex<std::collections::VecDeque<(String, u64)>>,
 }
 
-/// Block checksums of a file that does not store them, computed while the file was compared with its SHA-256.
+/// Block checksums of a file without stored block checksums, computed while the file was compared with its SHA-256.
 #[derive(Debug, Clone)]
 struct Proof {
     /// SHA-256 of the bytes from `index_from` on.
@@ -164,7 +164,7 @@ impl Footers {
     }
 
     /// Opens a file without block checksums. Reads the whole file once, unless the disk cache has its block checksums.
-    /// One caller reads a file; concurrent callers wait and then use the cache.
+    /// Only one caller reads the file; concurrent callers wait and then use the cache.
     fn prove(&self, target: &Target, file: &ArchiveFile, name: &str) -> Result<Opened> {
         let lock = Arc::clone(self.proving.lock().entry(name.to_owned()).or_default());
         let proven = {
@@ -391,7 +391,7 @@ impl Disk {
         })
     }
 
-    /// Returns the content if it is complete and unchanged; a disk may lose the end of a file that was not synced.
+    /// Returns the content if it is complete and unchanged. A power failure may truncate a file that was not synced.
     fn get(&self, name: &str) -> Option<Bytes> {
         let kept = Bytes::from(fs::read(self.directory.join(name)).ok()?);
         let (digest, content) = kept.split_at_checked(DIGEST)?;

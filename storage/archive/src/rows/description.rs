@@ -1,4 +1,5 @@
-//! Description of an archived part, stored with its files. It has all data that another database needs to read them.
+//! Description of an archived part, stored with its files. It has all data that another database needs to read the
+//! files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -76,8 +76,8 @@ impl RowsWriter {
         self.sent.clone()
     }
 
-    /// Writes a group. Its keys must be above those of earlier groups, and its columns must be those of the schema. If
-    /// the file is then large enough, it is sent and verified.
+    /// Writes a group. The keys of the group must be above the keys of earlier groups, and its columns must be the
+    /// columns of the schema. If the file is then large enough, the file is sent and verified.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ fn ten_years_of_few_points_are_one_file_and_few_runs() {
 }
 
 #[test]
-fn neighbouring_days_of_small_measurements_share_files_and_days_with_many_rows_do_not() {
+fn neighboring_days_of_small_measurements_share_files_and_days_with_many_rows_do_not() {
     let mut known = Known::default();
     let directory = tempfile::tempdir().expect("made");
     let archive = archive(directory.path());
