@@ -96,8 +96,8 @@ impl SeriesStore {
     }
 
     /// Returns the names of the descriptions of all archived segments whose points are in a table. A description is a
-    /// file that describes one archived segment. The list has the segments that were attached, that this database
-    /// archived, and that were merged into other segments.
+    /// file that describes one archived segment. The list includes attached segments, segments that this database
+    /// archived, and segments that were merged into other segments.
     ///
     /// # Errors
     ///
@@ -325,8 +325,8 @@ impl Shared {
         .map(drop)
     }
 
-    /// Returns a cold window that contains the points. The described window is kept if it is such a window under the
-    /// base width of this store; otherwise the narrowest one is returned. Fails if no window contains the points.
+    /// Returns a cold window that contains the points, with the base width of this store: the described window if it is
+    /// cold and contains the points, otherwise the narrowest one. Fails if no window contains the points.
     fn attached_window(&self, described: &Segment) -> Result<Window> {
         let base = self.settings.window_nanos;
         let holds = |window: Window| {

@@ -98,7 +98,7 @@ impl Checked {
     }
 }
 
-/// Function that checks a journal entry of another model. If the entry is damaged, it returns a description as error.
+/// Function that checks a journal entry of another model. If the entry is damaged, the error describes the damage.
 pub type CheckEntry<'a> = dyn FnMut(&Bytes) -> std::result::Result<(), String> + 'a;
 
 /// Performs the check. Damage is recorded as a finding; the check continues where possible. `other` is called with

@@ -26,7 +26,7 @@ pub enum StoreError {
     /// An operation on this segment needs the archive, but no archive is configured.
     #[error("segment {0} needs the archive, which is switched off")]
     NoArchive(SegmentId),
-    /// It is not known which objects at targets other models use, so no object is removed.
+    /// The objects that other models use at targets are not known, so no object is removed.
     #[error("the archived rows of wide tables cannot be listed: {0}")]
     OtherObjects(String),
     /// The policy of the table has no archive target.

@@ -54,7 +54,7 @@ const WORDS_INLINE: usize = 9;
 pub(crate) struct TableLatest {
     shards: Box<[Mutex<Shard>]>,
     generation: AtomicU64,
-    /// Number of backward steps of the clock that these values account for.
+    /// Number of backward steps of the clock at the last call of `follow`.
     regressions: AtomicU64,
 }
 

@@ -29,7 +29,8 @@ const NAMES_IN_ROW_BYTES: usize = 8 << 10;
 /// Maximum number of files in the cached lists of all segments: about 16 MiB. A single longer list is cached as well.
 const CACHED_FILES_MAX: usize = 40_000;
 
-/// Bytes of a manifest row that remain for its other members, after the lists of a segment and of its copy.
+/// Bytes of a manifest row that remain for other members if the lists of a segment and of its copy have their maximum
+/// sizes.
 const ROW_REST: usize = MANIFEST_ROW_BYTES_MAX - 2 * (FILES_IN_ROW_BYTES + NAMES_IN_ROW_BYTES);
 
 /// Cache of recently read file lists.

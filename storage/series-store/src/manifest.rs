@@ -109,8 +109,8 @@ pub struct Segment {
     /// its tier. Set by a restore request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_until: Option<i64>,
-    /// Names of descriptions that other databases wrote, if the points of the described files are in this segment. The
-    /// files may outlive this segment.
+    /// Names of descriptions that other databases wrote and whose points this segment contains. The described files may
+    /// outlive this segment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaces: Vec<String>,
     /// Separate list of these names, stored with the segment. Used in place of `replaces` if the names are too many for
@@ -234,7 +234,7 @@ impl Segment {
         [Some(self), self.copy.as_deref()].into_iter().flatten()
     }
 
-    /// Returns the first sequence of deletes that may still have to be applied.
+    /// Returns the lowest sequence number of a delete that may still have to be applied to this segment.
     pub fn deletes_from(&self) -> SequenceNumber {
         let written = SequenceNumber(self.written.newest.sequence + 1);
         self.deletes_applied.max(written)

@@ -2,7 +2,7 @@
 //!
 //! 1. The log takes the shard and reads the manifest ([`tideline_log::Opening`]).
 //! 2. Segments, table schemas and pending deletes are read.
-//! 3. The caller loads its own rows about timelines, for which it needs the tables.
+//! 3. The caller loads its own rows about timelines. For this, the caller needs the tables of step 2.
 //! 4. The log replays the journals of older epochs from the published cursor on. Their deltas are applied to a new
 //!    head.
 //! 5. The threads are started, and the default table is created if it is missing. Segments that the manifest did not

@@ -26,7 +26,7 @@ pub struct Settings {
     /// the number of buckets is at its maximum. A segment of less than twice this size has one bucket.
     pub bucket_bytes: u64,
     /// Approximate maximum number of windows that one seal writes per table and age range (see
-    /// [`choose_tiers`](crate::window::choose_tiers)). Beyond it, neighbouring windows are merged into wider ones.
+    /// [`choose_tiers`](crate::window::choose_tiers)). Beyond it, neighboring windows are merged into wider ones.
     pub windows_per_seal_max: usize,
     /// Archive for archived points. Without it, archived points can be neither read nor written.
     pub archive: Option<Arc<Archive>>,

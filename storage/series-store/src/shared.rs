@@ -61,7 +61,8 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) tables: RwLock<Tables>,
     pub(crate) counters: Counters,
-    /// Journal entries of those deletes whose rows must be written before the journal is removed, by sequence.
+    /// Journal entries of the pending deletes without a durable row, by sequence. The rows must be written before the
+    /// journal is removed.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
     /// Segments claimed by running rewrites, drops and evictions.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,

@@ -215,8 +215,8 @@ impl SeriesStore {
         if table.spec().source_tags != spec.source_tags && self.has_points(table.id()) {
             return Err(StoreError::SourceTagsFixed(table.name().clone()));
         }
-        // A policy change is stamped with the trusted time: a wrong time could keep hidden points for ever, or free
-        // them immediately.
+        // A policy change is stamped with the trusted time: a wrong time could keep hidden points forever, or free them
+        // immediately.
         let mut row = table.row(spec, self.trusted_now().now.nanos());
         self.shared.edit(|manifest| {
             let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
@@ -571,7 +571,7 @@ impl SeriesStore {
     /// Returns the entries written to a table from a journal sequence on, including deletes, up to about `bytes_max`
     /// bytes.
     ///
-    /// Entries of other models count towards the limit but are omitted, so a page may be empty although entries
+    /// Entries of other models count toward the limit but are omitted, so a page may be empty although entries
     /// follow. Entries are read from memory, which holds the newest entries of all tables up to
     /// [`LogSettings::tail_bytes_max`](crate::LogSettings). All returned entries are in the journal and visible to
     /// queries; the replies to their writers may still be pending.

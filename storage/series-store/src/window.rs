@@ -2,7 +2,7 @@
 //!
 //! Two windows are either disjoint or one contains the other. Live data is sealed into windows of the base width. A
 //! seal may write only a limited number of windows. If its points are spread over more windows, the seal merges
-//! neighbouring windows. A random backfill of years therefore results in few wide segments instead of thousands of
+//! neighboring windows. A random backfill of years therefore results in few wide segments instead of thousands of
 //! narrow ones.
 
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,7 @@ pub fn choose(mut occupied: Vec<Window>, base: i64, bounds: TimeRange, count_max
         old = wider;
         old.dedup();
     }
-    // Drops narrow windows that a widened neighbour contains.
+    // Drops narrow windows that a widened neighbor contains.
     let narrow = narrow
         .into_iter()
         .filter(|window| !old.iter().any(|wide| wide.holds(*window)));

@@ -56,8 +56,8 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the input as the copy if its files contain exactly the restored points, which then need not be archived
-    /// again.
+    /// Returns the input, to be the copy of the restored segment, if its files contain exactly the restored points.
+    /// These points then need not be archived again.
     fn files_that_stay(&self, inputs: &[Arc<Segment>], restored: &Segment) -> Option<Segment> {
         let [input] = inputs else { return None };
         let is_clean = !self.deletes.is_some_and(|deletes| deletes.concern(input));

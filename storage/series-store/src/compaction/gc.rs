@@ -120,8 +120,8 @@ pub type OtherObjectsOf = Box<dyn Fn() -> std::result::Result<OtherObjects, Stri
 /// Referenced objects.
 #[derive(Debug, Default)]
 pub(super) struct NamedObjects {
-    /// Number and checksum of each object. The pair is unique across objects, so it is sufficient even if two targets
-    /// are the same location or nested.
+    /// Number and checksum of each object. The pair is unique across objects. Targets therefore need not be compared,
+    /// even if two targets are the same location or nested.
     names: HashSet<(u64, u128)>,
     /// Segments whose files are being written, and segments whose edit has an unknown outcome.
     writing: HashSet<SegmentId>,

@@ -51,7 +51,7 @@ pub struct Orphans {
     /// Number of objects that the search excludes, by database.
     pub others: BTreeMap<String, u64>,
     /// Number of unreferenced objects of another database that are too young to be reported in `found`. While the clock
-    /// is in doubt, all of them count as too young.
+    /// is in doubt, all unreferenced objects of another database count as too young.
     pub young: u64,
     /// Reasons why descriptions of other databases cannot be read. These descriptions and the other objects of their
     /// segments count as referenced.

@@ -16,7 +16,7 @@ use crate::schema::Shape;
 /// Minimum allocation in bytes for rows.
 const BYTES_MIN: usize = 16;
 
-/// Open rows of one shape. Every live timeline has at least one instance, so its size matters.
+/// Open rows of one shape. Every live timeline has at least one instance, so an instance must be small.
 #[derive(Debug)]
 pub(super) struct OpenRows {
     shape: Arc<Shape>,

@@ -40,7 +40,7 @@ impl WriteSpan {
         }
     }
 
-    /// Returns true if the spans overlap, so that neither is newer than the other.
+    /// Returns true if the spans overlap. Then neither span is newer than the other.
     pub fn interleaves(&self, other: &Self) -> bool {
         self.oldest <= other.newest && other.oldest <= self.newest
     }

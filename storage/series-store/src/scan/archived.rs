@@ -44,8 +44,8 @@ impl Allowance {
         }
     }
 
-    /// Returns the limits for a compaction, whose input is not cached: it is about to be replaced and must not
-    /// displace data of queries.
+    /// Returns the limits for a compaction. The input of a compaction is not cached, because it will be replaced and
+    /// must not displace data of queries.
     #[must_use]
     pub(crate) fn passing(mut self) -> Self {
         self.keeps = false;

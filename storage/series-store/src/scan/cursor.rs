@@ -14,8 +14,8 @@ use super::batched_seeks::BatchedSeeks;
 use crate::error::{Result, StoreError};
 use crate::manifest::Segment;
 
-/// Dense access is used if several timelines are requested, and at least one in this many timelines of the segment. A
-/// seek costs about as much as skipping that many chunks.
+/// Dense access is used if several timelines are requested, and if the segment has at most this many timelines per
+/// requested timeline. A seek costs about as much as skipping this many chunks.
 const DENSE_SHARE: u64 = 8;
 
 /// Page limit for a single chunk.

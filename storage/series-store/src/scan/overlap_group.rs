@@ -61,8 +61,8 @@ impl OverlapGroupReader {
         self.span(id, fragments, wanted, visit)
     }
 
-    /// Passes to `visit` all rows of an overlap group that can match a zone filter, in runs in the given order. Also
-    /// passes other rows that the summaries cannot exclude.
+    /// Passes to `visit` all rows of an overlap group that the summaries cannot exclude for a zone filter, in runs in
+    /// the given order. The rows include all rows that match the filter.
     pub(super) fn filtered(
         &mut self,
         id: TimelineId,

@@ -11,7 +11,7 @@ use crate::fixture::{Point, TestBackend, read, timeline, write_as};
 
 /// Maximum loss according to the guide.
 const PROMISE: Duration = Duration::from_secs(1);
-/// Duration of the load: longer than the promise, so that some writes must survive.
+/// Duration of the load. It is longer than [`PROMISE`], so that some writes must survive.
 const LOAD: Duration = Duration::from_millis(2_500);
 
 fn point(at: i64) -> Point {

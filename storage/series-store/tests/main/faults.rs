@@ -1,4 +1,4 @@
-//! Behaviour of the store after backend operations with an unknown outcome.
+//! Behavior of the store after backend operations with an unknown outcome.
 //!
 //! Each test runs for every kind of fault: the operation was lost, or it was applied without a reply. An append may
 //! also be applied late.

@@ -134,7 +134,7 @@ impl Clock for Hasty {
     }
 }
 
-/// A newer owner may have freed segments before they were read, so the answer may lack points.
+/// A newer owner may have freed segments before they were read, so the result of the read may lack points.
 #[test]
 fn a_read_during_which_the_lease_ends_is_not_answered() {
     let disk = MemoryDisk::new(Character::Distributed);

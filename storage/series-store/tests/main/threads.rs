@@ -1,4 +1,4 @@
-//! Panic in a thread of the store: callers get an error instead of waiting for ever, and nothing more is committed.
+//! Panic in a thread of the store: callers get an error instead of waiting forever, and nothing more is committed.
 
 use std::sync::mpsc;
 use std::time::Duration;
