@@ -30,7 +30,7 @@ const FORMAT: u8 = 1;
 const FORMAT_APART: u8 = 2;
 /// Maximum size of a block before compression, in bytes. A larger size in a header is damage.
 const BODY_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the checksum at the end of the header.
+/// Size in bytes of the checksum of a header or of a segment.
 const CHECKSUM_BYTES: usize = 4;
 
 /// Returns the zstd level of a compression setting.
@@ -41,7 +41,7 @@ const fn level(of: GroupCompression) -> i32 {
     }
 }
 
-/// Returns the checksum of a header.
+/// Returns the checksum of a header, or of the stored bytes of a segment.
 fn checksum(header: &[u8]) -> [u8; CHECKSUM_BYTES] {
     (xxh3_64(header) as u32).to_le_bytes()
 }

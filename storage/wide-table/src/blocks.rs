@@ -29,9 +29,9 @@ use crate::error::{Damage, WideError};
 
 /// Bucket of a part that holds the blocks.
 pub(crate) const BLOCKS_BUCKET: u16 = 2;
-/// Expected number of rows of the first block of a page: that of rows of about 160 bytes. The following blocks are expected
-/// to have as many rows as the block before. The number only determines how many blocks a page reads at once: each further
-/// read seeks in the engine again, which costs more than a block that is read in vain.
+/// Expected number of rows of the first block of a page, if a row has about 160 bytes. Each following block is expected
+/// to have as many rows as the block before. The number only determines how many blocks a page reads at once: a further
+/// read seeks in the engine again, which costs more than reading a block that is not needed.
 const TYPICAL_ROWS: usize = 50;
 /// Maximum number of blocks that are read at once.
 const BLOCKS_READ_MAX: usize = 16;

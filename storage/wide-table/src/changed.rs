@@ -229,8 +229,8 @@ impl WideStore {
     }
 
     /// Opens the queue of an index that [`expect_search`](Self::expect_search) has created. `position` is the position
-    /// of the index on disk; `None` for an empty index. Call this before the indexer reads any row. Returns `None` if
-    /// the queue was closed before.
+    /// of the index on disk; `None` for an empty index. Call this before the indexer reads any row. Returns `None`
+    /// unless the queue waits to be opened.
     pub fn open_search(
         &self,
         table: TableId,

@@ -1,8 +1,8 @@
 //! Compression of single columns: which columns of a table have a compression of their own.
 //!
 //! The setting applies to texts, bytes and JSON documents. Blocks store the values of such a column apart from their
-//! other streams ([`crate::block`]), and large values apply it to each piece ([`crate::large`]). A change of the setting
-//! applies to blocks and pieces that are written later.
+//! other streams ([`crate::block`]), and large values apply it to each piece ([`crate::large`]). A change of the
+//! setting applies to blocks and pieces that are written later.
 
 use std::collections::BTreeMap;
 

@@ -39,8 +39,8 @@ impl WideStore {
         parts.any(|part| part.detail.tier != Tier::Hot)
     }
 
-    /// Returns true if ranges of keys reach a visible part in the cold tier or in the archive whose number is in
-    /// `numbers`. `table` is a table or an index, and `rows` is the table of its rows.
+    /// Returns true if one of the key ranges reaches a visible part that is in the cold tier or in the archive and
+    /// whose number is in `numbers`. `table` is a table or an index, and `rows` is the table that contains the rows.
     ///
     /// # Errors
     ///

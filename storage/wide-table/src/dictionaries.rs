@@ -1,7 +1,7 @@
 //! Dictionaries of zstd: texts that are frequent in one column of a part, so that small blocks compress well.
 //!
-//! A block holds a few kilobytes of a column, in which words and phrases hardly repeat. A dictionary holds such phrases.
-//! With it, blocks of 8 KiB become about as small as blocks of 64 KiB without it.
+//! A block holds a few kilobytes of a column, in which words and phrases hardly repeat. A dictionary holds phrases that
+//! are frequent in the column. With it, blocks of 8 KiB become about as small as blocks of 64 KiB without it.
 //!
 //! 1. While the first blocks of a part are packed, the values of each column with the compression `zstd` are collected
 //!    ([`Progress`]). These blocks have no dictionary.
@@ -11,8 +11,9 @@
 //!    better, it is stored under the next number, and later blocks use it.
 //! 4. A stored dictionary is never changed, and is freed together with its part. A move copies it before the blocks.
 //!
-//! The memory has one budget. A quarter of it is for prepared dictionaries of reads. The rest is for collected values
-//! and for prepared dictionaries of writes; if it is used up, blocks are compressed without a dictionary.
+//! The memory has one budget. A quarter of it is for dictionaries that are prepared for decompression. The rest is for
+//! collected values, and for dictionaries that are prepared for compression; if it is used up, blocks are compressed
+//! without a dictionary.
 
 mod columns;
 mod select;
@@ -49,9 +50,9 @@ const CHECKSUM_BYTES: usize = 8;
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// Default of the memory budget, in bytes.
 pub(crate) const MEMORY_BYTES: usize = 32 << 20;
-/// Denominator of the share of the budget for prepared dictionaries of reads.
+/// Denominator of the share of the budget for dictionaries that are prepared for decompression.
 const READS_PART: usize = 4;
-/// Typical size of a prepared dictionary of reads, in bytes.
+/// Typical size of a dictionary that is prepared for decompression, in bytes.
 const PREPARED_BYTES: usize = 96 << 10;
 /// Maximum number of columns whose values are kept between flushes.
 const KEPT_SAMPLES_MAX: usize = 16;
@@ -86,7 +87,7 @@ impl Weighter<(PartId, u32), Arc<Dictionary>> for DictionaryBytes {
 pub(crate) struct Dictionaries {
     cached: Cache<(PartId, u32), Arc<Dictionary>, DictionaryBytes>,
     kept: Mutex<BTreeMap<(PartId, Vec<u8>), Progress>>,
-    /// Memory of collected values and of prepared dictionaries of writes.
+    /// Memory of collected values, and of dictionaries that are prepared for compression.
     memory: MemoryAccount,
     budget_bytes: usize,
     made: AtomicU64,
@@ -104,8 +105,8 @@ pub struct DictionaryStats {
     pub made: u64,
     /// Number of dictionaries that replaced another one since the start.
     pub replaced: u64,
-    /// Number of times that blocks were packed without a dictionary, or no values were collected, because the budget was
-    /// used up.
+    /// Number of times that blocks were packed without a dictionary, or no values were collected, because the budget
+    /// was used up.
     pub refusals: u64,
 }
 
@@ -116,7 +117,7 @@ struct Progress {
     samples: Option<Samples>,
     /// Bytes of the values that were packed since the dictionary was made or compared.
     packed: u64,
-    /// Bytes of `packed` after which values are collected for a comparison; 0 before the first one.
+    /// Bytes of `packed` after which values are collected for a comparison; 0 until a dictionary is made or compared.
     distance: u64,
 }
 

@@ -3,7 +3,7 @@
 //! The flush goes through the changed rows in key order, span by span. A *span* is the range of keys that belong to one
 //! block. If the changed rows and the single rows of a span are many compared with its block, they are merged into the
 //! block. Otherwise the changed rows are written as single rows, and a later flush merges them. A row is thus rewritten
-//! a bounded number of times, and a bulk write of neighbouring rows writes each of them once.
+//! a bounded number of times, and a bulk write of neighboring rows writes each of them once.
 //!
 //! An interrupted flush is repeated as a whole, which gives the same rows.
 //!
@@ -177,8 +177,8 @@ impl<'f> TableFlush<'f> {
         let ahead = &mut self.ahead;
         while let Some(block) = ahead.blocks.pop_front_if(|block| block.key < key) {
             ahead.below = Some(block.key);
-            // The blocks that were read ahead, between the previous changed row and this one, were not needed, so fewer
-            // blocks are read ahead next.
+            // The blocks between the previous changed row and this one were read ahead but not needed, so fewer blocks
+            // are read ahead next.
             ahead.count = 1;
         }
         if ahead.blocks.is_empty() {

@@ -1,7 +1,7 @@
 //! Large values: texts, bytes and JSON documents that are stored apart from their rows, in pieces.
 //!
-//! The row holds a [`LargeValue`], which is a reference to the pieces. The pieces are stored under an id from the
-//! range of table ids. The part of the pieces has the same number as the part of the row, so both are dropped together. The
+//! The row holds a [`LargeValue`], which is a reference to the pieces. The pieces are stored under an id from the range
+//! of table ids. The part of the pieces has the same number as the part of the row, so both are dropped together. The
 //! life of a value:
 //!
 //! 1. [`upload`] writes the header of the value, then its pieces, directly into the storage engine. Both are durable
@@ -242,10 +242,11 @@ mod form {
     pub(super) const LZ4: u8 = 2;
 }
 
-/// Level of zstd of pieces whose column has no compression of its own, like that of blocks that are compressed fast.
+/// Level of zstd for pieces whose column has no compression of its own. Blocks that are compressed fast use the same
+/// level.
 const LEVEL: i32 = 1;
 
-/// Returns the stored form of a piece with a form byte: the checksum, the form, and the content as the compression of its
+/// Returns the stored form of a piece with a form byte: the checksum, the form, and the content, compressed as the
 /// column specifies.
 fn put_piece(id: u64, piece: u32, content: &[u8], compression: ColumnCompression) -> Vec<u8> {
     let packed = match compression {

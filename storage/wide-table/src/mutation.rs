@@ -1,13 +1,13 @@
 //! Mutations of rows: the unit of writes and of storage.
 //!
 //! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
-//! [`Effect::Replace`]. All mutations are absolute: before a mutation is journalled, each increment is replaced by its
+//! [`Effect::Replace`]. All mutations are absolute: before a mutation is journaled, each increment is replaced by its
 //! result. A removal of one version is replaced by a change that clears the column and adds the remaining versions.
 //! Applying the mutations of a row in the order of the journal gives its state. Applying the last mutations again
 //! changes nothing, so a replay after an interrupted flush is safe.
 //!
 //! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
-//! that was journalled before it, whatever the times of the versions are.
+//! that was journaled before it, whatever the times of the versions are.
 
 use std::borrow::Cow;
 
@@ -170,7 +170,8 @@ impl<'a> Mutation<'a> {
         }
     }
 
-    /// Returns the stored form of the mutation, which [`StoredRow::with_columns`](crate::StoredRow::with_columns) reads.
+    /// Returns the stored form of the mutation, which [`StoredRow::with_columns`](crate::StoredRow::with_columns)
+    /// reads.
     pub fn encoded(&self) -> Bytes {
         codec::encoded(self)
     }

@@ -44,10 +44,11 @@ pub struct Settings {
     pub block_bytes: usize,
     /// Maximum memory for recently read groups of archived rows, in bytes. Default 32 MiB.
     pub archive_cache_bytes: usize,
-    /// Maximum memory for dictionaries of compressed columns, and for values from which they are made, in bytes. Default
-    /// 32 MiB.
+    /// Maximum memory for dictionaries of compressed columns, and for values from which they are made, in bytes.
+    /// Default 32 MiB.
     pub dictionary_bytes: usize,
-    /// Bytes of the values of a column that are packed before its dictionary is compared with a newer one. Default 8 MiB.
+    /// Bytes of the values of a column that are packed before its dictionary is compared with a newer one. The default
+    /// is 8 MiB.
     pub dictionary_check_bytes: u64,
 }
 

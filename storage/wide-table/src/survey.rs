@@ -4,9 +4,9 @@
 //! counted by their headers alone. A block is decoded if it holds rows of several partitions. In addition, one of
 //! [`SAMPLED_BLOCKS`] blocks is decoded to measure the sizes of keys, and the numbers and sizes of columns.
 //!
-//! Memory is bounded: a survey keeps the largest partitions, and about 128 key ranges. If there are more ranges,
-//! neighbouring ones are joined, and the number of rows per range is doubled. Rows in the buffer and in archived parts
-//! are not counted.
+//! Memory is bounded: a survey keeps the largest partitions, and at most about 128 key ranges per part. If a part has
+//! more ranges, neighboring ones are joined, and the number of rows and delete markers per range is doubled. Rows in
+//! the buffer and in archived parts are not counted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -433,8 +433,8 @@ impl Survey {
         });
     }
 
-    /// Adds the sizes of the columns of a row, also to those of its block. Without a block, the values are stored as they
-    /// are.
+    /// Adds the sizes of the columns of a row to the result and, if the row is in a block, to `of_block`. A row that is
+    /// not in a block takes the same number of bytes when stored.
     fn measure_columns(
         &mut self,
         row: &[u8],
@@ -457,8 +457,9 @@ impl Survey {
         Ok(())
     }
 
-    /// Adds the stored sizes of the columns of a block. `rest` has the bytes of these columns before packing. The stored
-    /// bytes of rows that the block does not split into columns are divided in proportion to what these rows hold.
+    /// Adds the stored sizes of the columns of a block. `rest` has the bytes of these columns before packing. Some rows
+    /// are stored whole, not split into columns: their stored bytes are divided among the columns in proportion to the
+    /// bytes that each column has in these rows.
     fn measure_stored(
         &mut self,
         block: &Block<'_>,
@@ -568,7 +569,7 @@ impl Survey {
     }
 }
 
-/// Joins pairs of neighbouring ranges of one part.
+/// Joins pairs of neighboring ranges of one part.
 fn halve(ranges: &mut Vec<SurveyedRange>) {
     let mut joined: Vec<SurveyedRange> = Vec::with_capacity(ranges.len());
     let mut can_join = false;

@@ -19,7 +19,7 @@ use crate::state::Part;
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
-/// Neighbouring rows of a part.
+/// Neighboring rows of a part.
 pub(super) enum RowSpan {
     /// All rows of a block. No single row has a key in the span of the block.
     Block(Row),
@@ -206,8 +206,8 @@ impl<'s> PartReader<'s> {
         Ok(row.map(|row| StoredRow::new(key, row)))
     }
 
-    /// Returns a row with the contents of its cut values, as if they were stored with it. The part is closed, so no value
-    /// of its rows is removed meanwhile.
+    /// Returns a row with the contents of its cut values, as if they were stored with it. The part is closed, so no
+    /// value of its rows is removed meanwhile.
     ///
     /// # Errors
     ///

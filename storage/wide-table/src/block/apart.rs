@@ -1,8 +1,9 @@
 //! Segments of a block: the contents of columns that have a compression of their own.
 //!
 //! A segment holds the texts, bytes or JSON documents of one column of the block, one after the other in row order. Its
-//! head is in the header of the block, with a checksum of the stored bytes. So contents that are stored as they are take
-//! no compression time, and other contents can be compressed more strongly than the rest of the block.
+//! head is in the header of the block, with the codec of the segment and a checksum of the stored bytes. Because each
+//! segment has its own codec, contents that are stored as they are take no compression time, and other contents can be
+//! compressed more strongly than the rest of the block.
 
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Compresses the contents of a column with the compression `zstd`, given with its encoded name. Returns `None` if they
-/// would not become smaller.
+/// Compresses the contents of a column that has the compression `zstd`. The arguments are the encoded name of the
+/// column and the contents. Returns `None` if the contents would not become smaller.
 pub(crate) type PackZstd<'z> = dyn FnMut(&[u8], &[u8]) -> Result<Option<Packed>, BlockError> + 'z;
 
 /// Head of a segment.

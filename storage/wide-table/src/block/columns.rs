@@ -1,7 +1,7 @@
 //! Values of one column of a block, split into a stream of numbers and a stream of bytes.
 //!
 //! Integers and timestamps are stored as differences to the previous value of the column, because the values of
-//! neighbouring rows are often rising numbers. Texts and bytes are stored as lengths and content.
+//! neighboring rows are often rising numbers. Texts and bytes are stored as lengths and content.
 
 use tideline_model::ColumnCompression;
 use tideline_wire::varint::{self, unzigzag, zigzag};

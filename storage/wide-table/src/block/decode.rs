@@ -260,8 +260,8 @@ impl<'b> Block<'b> {
         Ok(())
     }
 
-    /// Decodes the keys up to the end of a range, and returns the keys in the range. The caller needs about `expected` of
-    /// them.
+    /// Decodes the keys up to the end of a range, and returns the keys in the range. The caller needs about `expected`
+    /// of them.
     fn keys(&self, body: &Body<'_>, range: &KeyRange, expected: usize) -> Result<Keys, Damage> {
         let mut keys = Keys::default();
         let mut reader = KeyReader::new(body);
@@ -430,7 +430,8 @@ impl<'b> RowReader<'b> {
         Self { body, time: 0 }
     }
 
-    /// Reads rows in the order of `direction`. `row_bytes` is the typical size of a row, from which the memory is reserved.
+    /// Reads rows in the order of `direction`. `row_bytes` is the typical size of a row, from which the memory is
+    /// reserved.
     fn read(
         mut self,
         keys: Keys,
@@ -511,8 +512,8 @@ impl<'b> RowReader<'b> {
     }
 }
 
-/// Appends a row that is stored whole to `out`, with the contents that are stored apart. Without `out`, only skips these
-/// contents.
+/// Appends a row that is stored whole to `out`, with the contents that are stored apart. Without `out`, only skips
+/// these contents.
 fn add_contents(
     row: &[u8],
     columns: &mut [ColumnReader<'_>],

@@ -229,8 +229,8 @@ impl BlockEncoder {
         Ok(Some(self.shapes.len() - 1))
     }
 
-    /// Returns the block of the rows that were added, and begins the next one. `zstd` compresses the contents of columns
-    /// with the compression `zstd`.
+    /// Returns the block of the rows that were added, and begins the next one. `zstd` compresses the contents of
+    /// columns with the compression `zstd`.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Bloom filter of the keys of a block. Reads of most keys without a row need not decompress the block.
 //!
-//! With 10 bits per key, about 1 % of the absent keys are not recognised as absent.
+//! With 10 bits per key, about 1 % of the absent keys are not recognized as absent.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,15 +1,15 @@
 //! Compression of the columns of one part that have the compression `zstd`, with the dictionaries of these columns.
 //!
-//! Texts change over time. So the dictionary of a column is compared with a new one after every 8 MiB of values that were
-//! packed:
+//! Texts change over time. So the dictionary of a column is compared with a new one after every 8 MiB of values that
+//! were packed:
 //!
 //! 1. Of the next 4 MiB, every eighth value is collected, so that the 512 KiB are spread over many keys.
 //! 2. A dictionary is made from seven of eight chunks of 8 KiB. The other chunks are compressed with both dictionaries.
-//! 3. If the new dictionary saves at least a tenth, it is stored under the next number. Otherwise the distance to the next
-//!    comparison doubles, up to 64 MiB.
+//! 3. If the new dictionary saves at least a tenth, it is stored under the next number. Otherwise the distance to the
+//!    next comparison doubles, up to 64 MiB.
 //!
-//! Blocks name the number of their dictionary, so the earlier ones stay. A part in which a dictionary was replaced has a
-//! manifest row of a later format.
+//! Blocks name the number of their dictionary, so the earlier ones stay. A part in which a dictionary was replaced has
+//! a manifest row of a later format.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ use crate::store::WideStore;
 
 /// Maximum number of columns of a part that have dictionaries. Further columns are compressed without one.
 const COLUMNS_MAX: usize = 16;
-/// Maximum number of dictionaries of a part. After that, none is replaced any more.
+/// Maximum number of dictionaries of a part. At the limit, dictionaries are no longer replaced.
 const DICTIONARIES_MAX: u32 = 64;
 /// Size of the values from which a dictionary is made, in bytes.
 const SAMPLE_BYTES: usize = 512 << 10;
@@ -41,7 +41,7 @@ const SAMPLE_BYTES: usize = 512 << 10;
 const DICTIONARY_BYTES: usize = 64 << 10;
 /// Size of the chunks into which collected values are cut for a comparison, in bytes: about that of a block.
 const CHUNK_BYTES: usize = 8 << 10;
-/// Every chunk with this number is compressed for the comparison; the new dictionary is made from the others.
+/// One in this number of chunks is compressed for the comparison. The new dictionary is made from the other chunks.
 const TESTED_CHUNKS: usize = 8;
 /// Largest distance between two comparisons, as a multiple of the smallest one.
 const DISTANCES_MAX: u64 = 8;
@@ -123,7 +123,7 @@ impl<'f> ZstdColumns<'f> {
     ///
     /// The errors of the backend and of the log.
     pub(crate) fn make_dictionaries(&mut self) -> Result<()> {
-        // A small flush packs all of its blocks at once, so these columns were not met in this flush yet.
+        // A small flush packs all of its blocks at once, so it has not compressed these columns yet.
         for name in self.store.dictionaries.kept_columns(self.part.part, SAMPLE_BYTES) {
             self.add_column(&name)
                 .map_err(|error| error.of(self.part.table))?;
@@ -182,7 +182,7 @@ impl<'f> ZstdColumns<'f> {
         })?;
         self.stored = Some(number);
         dictionaries.made.fetch_add(1, Ordering::Relaxed);
-        // The memory of the earlier dictionary is free before that of the new one is reserved.
+        // The earlier dictionary is dropped first, so that its memory is free when that of the new one is reserved.
         column.encoder = Encoder::Unused;
         column.encoder = Encoder::new(dictionaries, number, &content);
         Ok(())
@@ -206,7 +206,7 @@ impl<'f> ZstdColumns<'f> {
             self.stored = Some(number);
             newest.insert(column, (number, content));
         }
-        // After a crash, the manifest row of the part may not record it yet.
+        // After a crash, the manifest row of the part may not record the replacement yet.
         self.has_replaced = found.rows.len() > newest.len();
         for (name, (number, content)) in newest {
             let column = ZstdColumn {
@@ -330,8 +330,8 @@ fn content_of(samples: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Returns the content of a dictionary of collected values that saves at least a tenth of the bytes that values take with
-/// the present dictionary; `None` if it saves less.
+/// Makes a new dictionary from collected values and compares it with the present one. Returns its content if it saves
+/// at least a tenth of the compressed bytes; otherwise `None`.
 fn better_content(
     context: &mut CCtx<'static>,
     samples: &[u8],

@@ -132,7 +132,7 @@ impl<'f> Packer<'f> {
         let each = total.div_ceil(count);
         let (mut start, mut bytes) = (0, 0);
         for (at, row) in rows.iter().enumerate() {
-            // A large row is alone in its block, so that reads of its neighbours do not decompress it.
+            // A large row is alone in its block, so that reads of its neighbors do not decompress it.
             let is_large = size(row) > self.block_bytes / 2;
             if at > start && (is_large || bytes + size(row) / 2 > each) {
                 blocks.extend(self.block_of(&rows[start..at])?);

@@ -1,6 +1,7 @@
 //! Offline check of large values: all pieces of each value that a flushed row references exist and are unchanged.
 //!
-//! Pieces that no row references are not damage: an interrupted upload leaves them, and garbage collection removes them.
+//! Pieces that no row references are not damage. An interrupted upload leaves them, and garbage collection removes
+//! them.
 
 use bytes::Bytes;
 use tideline_backend::Backend;

@@ -169,7 +169,7 @@ impl WideStore {
             let backend = self.log.backend();
             backend.write(partition(part.at), &changes, stamp, Durability::Synced)
         })?;
-        // After an error, each of the other callers writes its values again, which changes nothing.
+        // After an error, each of the other callers writes its values again. This repetition changes nothing.
         for one in &together {
             one.is_written.store(true, Ordering::Release);
         }

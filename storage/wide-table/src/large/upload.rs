@@ -279,7 +279,8 @@ impl WideStore {
             && self.tables().keeps(part.at.table, part.number())
     }
 
-    /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next garbage collection.
+    /// Removes the pieces of a value, then its header. An interrupted removal is repeated by the next garbage
+    /// collection.
     pub(super) fn remove_large(&self, part: Part, id: u64) -> Result<()> {
         let _writes = self.large.writes.lock();
         let backend = self.log.backend();

@@ -82,8 +82,8 @@ impl WideStore {
         Ok(Some(row))
     }
 
-    /// Returns a change of a row with the contents of its cut values, as far as they are still stored. A value that a later
-    /// write has replaced can stay a reference.
+    /// Returns a change of a row with the contents of its cut values, as far as they are still stored. A value that a
+    /// later write has replaced can stay a reference.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Evaluation of writes on the caller's thread: conditions, increments, sizes and images.
 //!
 //! A write whose outcome depends on its row reads the row once per request. The committer later compares the revision
-//! of this read. Other writes read at most the stored size of their row, with these exceptions: updates that are large,
-//! that could exceed a size limit, or that follow another write of the same row in the request also read the row. In a
-//! table with indexes, all writes read the row, because its old index entries must be removed; only a new
-//! row has none.
+//! of this read. Other writes read at most the stored size of their row, except in two cases. An update also reads the
+//! row if it is large, could exceed a size limit, or follows another write of the same row in the request, or if the
+//! rows of the table expire. In a table with indexes, all writes read the row, because its old index entries must be
+//! removed; only a new row has none.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -293,8 +293,8 @@ impl Deciding<'_> {
         Ok((RowOutcome::Written(image), Some(decided)))
     }
 
-    /// Evaluates a write of a new row: the row is the mutation, so it is encoded once and not copied. Returns `None` for
-    /// other writes, and for columns with several versions, of which the row may keep less.
+    /// Evaluates a write of a new row: the row is the mutation, so it is encoded once and not copied. Returns `None`
+    /// for other writes, and if a column has several versions, because the row may keep only some of them.
     fn decide_new(&mut self, write: &RowWrite<'_>) -> Result<Option<(RowOutcome, Option<DecidedRow>)>> {
         let Action::Create(columns) = &write.action else {
             return Ok(None);

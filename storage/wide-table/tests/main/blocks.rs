@@ -76,7 +76,7 @@ fn assert_rows(database: &Database, expected: &[(usize, i64)]) {
 }
 
 #[test]
-fn rows_are_packed_once_enough_of_them_are_neighbours() {
+fn rows_are_packed_once_enough_of_them_are_neighbors() {
     every_backend(|backend| {
         let backend = backend();
         let settings = tideline_wide_table::Settings {

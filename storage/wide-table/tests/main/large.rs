@@ -1,6 +1,7 @@
 //! Tests of large values: uploads, reads, removal and the offline check.
 //!
-//! Random uploads, stops, overwrites, flushes, restarts and garbage collections are compared with a naive model on every backend.
+//! Random uploads, stops, overwrites, flushes, restarts and garbage collections are compared with a naive model on
+//! every backend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
