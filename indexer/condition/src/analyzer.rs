@@ -1,8 +1,8 @@
 //! Analyzers, which split texts into the words that a search compares.
 //!
-//! The same analyzer splits the searched text and the texts that are searched. The analyzer of a language reduces each
-//! word to its stem with a Snowball algorithm. The version of the library is pinned, because an index on disk holds
-//! stems.
+//! The same analyzer splits the text of a search and the texts that the search compares with it. The analyzer of a
+//! language reduces each word to its stem with a Snowball algorithm. The version of the library is pinned, because an
+//! index on disk holds stems.
 
 use std::borrow::Cow;
 use std::ops::Range;

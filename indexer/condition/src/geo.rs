@@ -1,7 +1,7 @@
 //! Areas on the earth's surface: containment in circles, boxes and polygons, and their bounding rectangles for the
 //! index.
 //!
-//! The earth is modelled as a sphere. Longitudes are compared modulo 360 degrees, so an area may cross the meridian
+//! The earth is modeled as a sphere. Longitudes are compared modulo 360 degrees, so an area may cross the meridian
 //! of 180 degrees. A pole is on every meridian.
 //!
 //! The edges of a polygon are straight in degrees, as in GeoJSON, and take the shorter way around the globe. A point
@@ -17,7 +17,7 @@ use crate::{ConditionError, Result};
 
 pub use cells::{Rectangle, cell_of, ranges};
 
-/// Mean radius of the earth in metres (IUGG).
+/// Mean radius of the earth in meters (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
 /// Maximum number of corners of a polygon, without the closing corner. One more corner is accepted, even if it does
 /// not close the ring. The limit bounds the time of a test, which compares the point with every edge.
@@ -30,9 +30,9 @@ const ROUNDING: f64 = 1e-9;
 pub enum Area {
     /// All points within a distance, measured on a sphere of the earth's mean radius.
     Circle {
-        /// Centre of the circle.
+        /// Center of the circle.
         center: GeoPoint,
-        /// Radius in metres, 0 or more.
+        /// Radius in meters, 0 or more.
         meters: f64,
     },
     /// All points between two parallels and two meridians. A box from 170 to -170 degrees is 20 degrees wide.
@@ -56,9 +56,9 @@ pub enum Area {
 pub enum Region {
     /// A circle.
     Circle {
-        /// Centre of the circle.
+        /// Center of the circle.
         center: GeoPoint,
-        /// Radius in metres.
+        /// Radius in meters.
         meters: f64,
     },
     /// A box.
@@ -95,7 +95,7 @@ struct Edge {
     width: f64,
 }
 
-/// Returns the distance between two points on the sphere in metres.
+/// Returns the distance between two points on the sphere in meters.
 pub fn meters_between(one: GeoPoint, other: GeoPoint) -> f64 {
     let (a, b) = (one.latitude().to_radians(), other.latitude().to_radians());
     let turn = (other.longitude() - one.longitude()).to_radians();

@@ -35,7 +35,7 @@ pub struct Member {
     pub timelines: Option<Form>,
     /// Form for values; `None` if not supported.
     pub values: Option<Form>,
-    /// Error message if no operator takes the member; empty if its operator always takes it.
+    /// Error message for a member that no operator takes; empty if the operator of the member always takes it.
     pub unused: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub struct Circle {
     pub lat: f64,
     /// Degrees east of Greenwich.
     pub lon: f64,
-    /// Radius in metres.
+    /// Radius in meters.
     pub meters: f64,
 }
 

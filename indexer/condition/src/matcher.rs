@@ -216,8 +216,8 @@ impl Node {
     }
 }
 
-/// Returns true if one of the texts of a subject passes. For words, all texts together must contain them. A
-/// missing subject is the empty text; a missing column does not pass.
+/// Returns true if one of the texts of a subject passes. For a test for words, all texts together must contain the
+/// words. A missing subject is the empty text; a missing column does not pass.
 fn has_text(record: &impl Record, subject: &Subject, test: &TextTest) -> bool {
     let mut is_missing = true;
     let passes = match test {

@@ -24,8 +24,8 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     const MEMBERS: &'static [Member];
     /// Command-line symbols.
     const SYMBOLS: &'static [Symbol] = &[];
-    /// Codes in stable bytes, for timelines and for values. Conditions on rows have no codes. Operators without a code
-    /// are written as JSON. New operators need no code.
+    /// Codes of the operator in stable bytes, for timelines and for values. An operator without a code is written as
+    /// JSON, and so is every operator in a condition on rows. New operators need no code.
     const CODES: [Option<u8>; 2] = [None, None];
     /// Name in the message that a subject does not support the operator.
     const DESCRIBED: &'static str;

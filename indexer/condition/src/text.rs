@@ -1,7 +1,8 @@
 //! Checked and compiled text tests.
 //!
 //! An index looks up texts, fuzzy texts, words and rare phrases directly. Any other test is evaluated once per search
-//! for each distinct value of a subject. Tests therefore do not copy the text; only splitting it into words allocates.
+//! for each distinct value of a subject. Therefore the evaluation does not copy the value; only the splitting of a
+//! value into words allocates memory.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -180,7 +181,7 @@ pub(crate) fn query_words(
     limit("bytes of a text search", PATTERN_BYTES_MAX, query.len())?;
     let analyzer = compiler.analyzer_of(subject);
     let found = analyzed(analyzer, query);
-    // Grams are parts of words, so a text of few words has many of them.
+    // Grams are parts of words, so even a text of few words has many grams.
     if !matches!(analyzer, SearchAnalyzer::Ngram(_) | SearchAnalyzer::Cjk) {
         limit("words of a text search", WORDS_MAX, found.len())?;
     }
