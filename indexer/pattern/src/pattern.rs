@@ -21,8 +21,8 @@ const FRAME_DEPTH: u32 = 2;
 /// Size of the lazy DFA cache per matching direction, in bytes. Matching is slower if an expression needs a larger
 /// cache.
 const STATES_BYTES_MAX: usize = 64 << 10;
-/// Divisor of the automaton size that bounds the memory per capture group: a matcher stores two offsets per group for
-/// each automaton state.
+/// Divisor of the automaton size; the quotient is the maximum memory per capture group. A matcher stores two offsets
+/// per group for each automaton state.
 const GROUP_SHARE: u64 = 2;
 
 /// Limits of one expression.
@@ -147,7 +147,7 @@ impl Pattern {
     }
 
     /// Returns the compiled expression, anchored at both ends. `None` does not occur, because every expression within
-    /// the limits compiles. If a new version of the `regex` crate breaks this, nothing matches, and
+    /// the limits compiles. If a new version of the `regex` crate breaks this rule, no text matches, and
     /// [`compile`](Self::compile) returns the error.
     fn compiled(&self) -> Option<&Regex> {
         self.compiled.get_or_init(|| self.build().ok()).as_ref()
