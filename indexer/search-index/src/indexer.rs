@@ -36,7 +36,8 @@ pub(crate) struct Indexer {
     open: Option<OpenIndex>,
     /// True if the index on disk must be recreated instead of opened.
     remake: bool,
-    /// True while searches still use a previous snapshot; the new one is published once it has caught up.
+    /// True while searches still use the snapshot of the previous index. The snapshot of the new index is published
+    /// once the new index has caught up with the catalogs.
     replacing: bool,
     /// Committed positions of all tables with documents.
     positions: Positions,

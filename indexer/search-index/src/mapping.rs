@@ -27,7 +27,7 @@
 //! with a configured analyzer also has a token for each word that the analyzer returns, with the property 3.
 //!
 //! Numbers and times are encoded so that their bytes sort like the values. A point is encoded as its number on a
-//! space-filling curve around the globe, followed by its latitude and longitude; neighbours on the globe mostly have
+//! space-filling curve around the globe, followed by its latitude and longitude; neighbors on the globe mostly have
 //! adjacent numbers. Ranges and areas are therefore ranges of the dictionary. Each value of a list has the tokens of
 //! a single value.
 //!

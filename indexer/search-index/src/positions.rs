@@ -7,9 +7,10 @@
 //! `indexed` is the set of ordinals with a document, written as the hexadecimal digits of a roaring bitmap in its
 //! portable form. The digits take at most two bits per assigned ordinal. `edits` is a settled edit counter of the
 //! catalog: the documents contain all attribute edits up to that counter. `fingerprint` is the sum of a hash of id and
-//! ordinal over all indexed timelines. It detects that the catalog lost timelines in a power failure, because its
-//! journal was not synced, and then reused their ordinals. `analyzers` holds the analyzers of attributes that the
-//! documents were built with; it is omitted if it is empty. An index with another format is rebuilt from the catalog.
+//! ordinal over all indexed timelines. If the ids in the catalog have another sum, the catalog has lost timelines in a
+//! power failure, because its journal was not synced, and has then reused their ordinals. `analyzers` holds the
+//! analyzers of attributes that the documents were built with; it is omitted if it is empty. An index with another
+//! format is rebuilt from the catalog.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,8 +57,8 @@ impl Position {
         }
     }
 
-    /// Returns true if the documents hold the words that a condition tests. They do not if the condition tests an
-    /// attribute whose analyzer was changed after the documents were built.
+    /// Returns true if the documents hold the words that a condition tests. Returns false if the condition splits the
+    /// words of an attribute with an analyzer, other than the default one, with which the documents were not built.
     pub(crate) fn serves(&self, root: &Node) -> bool {
         match root {
             Node::And(nodes) | Node::Or(nodes) => nodes.iter().all(|node| self.serves(node)),

@@ -2,8 +2,8 @@
 //!
 //! Each index has a dedicated folder, and one document per row. A document holds the values of the indexed columns, the
 //! stored key of the row, and the time of the row. The index is disposable: a damaged or missing folder is built again
-//! from the rows. Unlike the index of timelines, it returns the rows of its last commit; a caller that needs newer rows
-//! waits for the next commit.
+//! from the rows. Unlike a search of timelines, a search of rows returns the rows of the last commit; a caller that
+//! needs newer rows waits for the next commit.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
 //! | `expiry` | times of cells that expire individually |
 //! | `geo` | geo points of a column |
-//! | `keys` | look-up and removal of documents by their keys |
+//! | `keys` | lookup and removal of documents by their keys |
 //! | `matching` | keys of all rows that match |
 //! | `page` | order and paging |
 //! | `facets` | counts and metrics by values |

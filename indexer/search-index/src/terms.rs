@@ -1,8 +1,8 @@
 //! Terms of a field in one segment: lookups, scans of the term dictionary, and the documents in posting lists.
 //!
-//! The evaluations over timelines and over rows share this module. The terms of timelines have one field, and begin
-//! with a prefix of their property; the terms of rows have a field per column. Both evaluations select terms, and then
-//! collect the documents of all selected terms.
+//! The evaluations over timelines and over rows share this module. All terms of timelines are in one field and begin
+//! with a prefix for their property; the terms of rows are in one field per column. Both evaluations select terms, and
+//! then collect the documents of all selected terms.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ struct Share {
     gone: Vec<Ordinal>,
     edits: u64,
     edits_settled: u64,
-    /// Current analyzers of the table. The position of a table without documents takes them over.
+    /// Current analyzers of the table. A table without a position gets a position with these analyzers.
     analyzers: Arc<Analyzers>,
 }
 
@@ -55,7 +55,7 @@ impl Indexer {
         while let Some(shares) = self.gather() {
             self.commit(&shares)?;
             if self.shared.control.lock().closed {
-                // Timelines without a document are indexed after the next start.
+                // The index is being closed. The remaining timelines are indexed after the next start.
                 return Ok(());
             }
             if !self.replacing {
@@ -237,7 +237,7 @@ fn renewed(
 ) -> Option<Vec<TantivyDocument>> {
     let mut documents = Vec::with_capacity(group.len());
     for ordinal in group {
-        // The old document is deleted even if the timeline has been removed or added again in the meantime.
+        // The commit deletes the old document even if the timeline was removed or added again in the meantime.
         position.remove(*ordinal, reader.known_id(*ordinal)?);
         if let Some(entry) = reader.entry(*ordinal) {
             documents.push(document(&entry));

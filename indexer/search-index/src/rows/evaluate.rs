@@ -1,7 +1,7 @@
 //! Evaluation of a condition tree on one segment of an index over rows, as sets of documents.
 //!
-//! A test becomes the set of documents in the lists of its terms, or the result of a scan over the column of its
-//! values; inner nodes combine these sets. Every set is exact.
+//! The result of a test is a set of documents: those in the posting lists of its terms, or those that a scan over a
+//! column of values finds. Inner nodes combine these sets. Every set is exact.
 
 use std::collections::HashMap;
 use std::ops::{Bound, RangeInclusive};
@@ -190,7 +190,7 @@ impl<'a> Segment<'a> {
             false => self.scan(&values, i64::MIN..=last),
         };
         if (self.is_stopped)() {
-            // The scan has missed documents.
+            // The stopped scan has missed documents.
             found.clear();
         }
         Ok(())
@@ -270,7 +270,8 @@ impl<'a> Segment<'a> {
         Ok(all)
     }
 
-    /// Returns those documents of a set that have a number in one of the intervals. Reads only the values of the set.
+    /// Returns the documents of a set that have a number in one of the intervals. Reads only the values of these
+    /// documents.
     fn within(
         &self,
         documents: &RoaringBitmap,
@@ -473,7 +474,7 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Returns those documents of a set that have a value that passes. Reads the values document by document.
+/// Returns the documents of a set that have a passing value. Reads the values document by document.
 fn with_value<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
     documents: &RoaringBitmap,
     values: &Column<T>,

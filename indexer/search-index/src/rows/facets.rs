@@ -64,7 +64,8 @@ pub enum RowFacetKey {
     /// Intervals of a double, with this width.
     FloatInterval(usize, f64),
     /// Rings around a point, with radii in meters in increasing order. The value of a group is the index of the first
-    /// radius that reaches the nearest geo point of the row, or the number of radii if none does.
+    /// radius that is at least the distance to the nearest geo point of the row, or the number of radii if that
+    /// distance exceeds all radii.
     Rings(usize, GeoPoint, Vec<f64>),
     /// Cells with this width and height in degrees. The value of a group holds the number of its cell counted from the
     /// south pole in the upper 32 bits, and counted from 180° west in the lower 32 bits.
@@ -147,7 +148,8 @@ impl RowSums {
         }
     }
 
-    /// Returns a percentile, 0 to 100, with a relative error of at most 1 %; `None` without values.
+    /// Returns a percentile, 0 to 100, with a relative error of at most 1 %; `None` without values, or if the metric
+    /// was requested without percentiles.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let sketch = self.sketch.as_ref()?;
         sketch.quantile(percent / 100.0).ok().flatten()
@@ -155,7 +157,7 @@ impl RowSums {
 }
 
 impl RowForm {
-    /// Converts the bits of a value of this form; opaque for forms that have none.
+    /// Converts the bits of a value of this form. Returns [`ValueRef::Opaque`] for forms whose values have no bits.
     pub fn decoded(self, bits: u64) -> ValueRef<'static> {
         match self {
             Self::Signed => ValueRef::Signed(i64::from_u64(bits)),
@@ -421,7 +423,7 @@ impl Key {
         })
     }
 
-    /// Appends the distinct codes of a row; `None` if it has no value.
+    /// Appends the distinct codes of a row. Appends `None` if the row has no value.
     fn codes(&self, document: u32, codes: &mut Vec<Code>) {
         if !has_expired(self.expiry.as_ref(), document) {
             self.values.codes(document, codes);

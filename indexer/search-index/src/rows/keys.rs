@@ -1,4 +1,4 @@
-//! Look-up of one document by its key, and removal of many documents by their keys.
+//! Lookup of one document by its key, and removal of many documents by their keys.
 //!
 //! A removal per key would need a separate query per key. Instead, one query looks up all keys of a batch in the
 //! dictionary of each segment.
@@ -11,7 +11,8 @@ use tantivy::{BitSet, DocId, Score, SegmentReader};
 
 use crate::terms::Terms;
 
-/// Returns the document with a key in a segment; `None` if the segment has none, or if it was removed.
+/// Returns the document with a key in a segment; `None` if the segment has no such document, or if the document was
+/// removed.
 pub(super) fn find(segment: &SegmentReader, field: Field, key: &[u8]) -> tantivy::Result<Option<DocId>> {
     let terms = Terms::open(segment, field, &|| false)?;
     let mut found = None;

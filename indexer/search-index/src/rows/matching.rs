@@ -1,6 +1,6 @@
 //! Visits the stored keys of all rows that match a condition.
 //!
-//! The keys of a segment are visited in key order, so the caller reads neighbouring rows one after the other. Only one
+//! The keys of a segment are visited in key order, so the caller reads neighboring rows one after the other. Only one
 //! segment is in memory at a time: a set of matching documents, and a number per matching document.
 
 use tantivy::TantivyError;

@@ -253,8 +253,8 @@ impl Source {
         })
     }
 
-    /// Returns the value of a document that comes first in the sort order, for texts as ordinal in the dictionary;
-    /// `None` if the value is missing or has expired.
+    /// Returns the value of a document that is first in the sort order: for texts, the ordinal in the dictionary.
+    /// Returns `None` if the value is missing or has expired.
     fn bits(&self, document: u32) -> Option<u64> {
         if self
             .expiry

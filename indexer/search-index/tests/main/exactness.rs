@@ -87,7 +87,7 @@ fn number() -> impl Strategy<Value = f64> {
     select(vec![0.0, -0.0, 1.0, 1.5, -7.0, 12.0])
 }
 
-/// Strategy for points. No point is on the border of a test area, except the centre of the circle with radius zero.
+/// Strategy for points. No point is on the border of a test area, except the center of the circle with radius zero.
 fn point() -> impl Strategy<Value = AttributeValue> {
     let between = (-8..8i32, -17..17i32);
     let anywhere = between

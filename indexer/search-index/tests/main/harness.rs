@@ -273,7 +273,8 @@ impl Model {
         matching.map(|(ordinal, _)| *ordinal).collect()
     }
 
-    /// Returns true if the analyzer of an attribute finds no word in a searched text, so that the search is refused.
+    /// Returns true if the analyzer of an attribute finds no word in the text of a search, so that the search is
+    /// refused.
     fn lacks_words(&self, condition: &Condition) -> bool {
         match condition {
             Condition::And(conditions) | Condition::Or(conditions) => {

@@ -489,7 +489,8 @@ proptest! {
                     committed = rows.clone();
                 }
                 Change::Reopen => {
-                    // Merges end with a process; here they would replace files while the index is opened again.
+                    // When a process ends, its merges end as well. In this test the process goes on, and merges would
+                    // replace files while the index is opened again.
                     index.release_writer().expect("merges end");
                     drop(index);
                     let (opened, position) = open();
