@@ -33,8 +33,8 @@ const REMOVED_GROUP: usize = 4_096;
 pub struct Catalog {
     pub(crate) table: TableId,
     pub(crate) state: RwLock<State>,
-    /// Rows written by the last flush. Held while rows are written, so that an older row never overwrites a newer
-    /// one. Locked before `state`. The committer of the log never waits for it.
+    /// Rows written by the last flush. The lock is held while rows are written, so that an older row never overwrites a
+    /// newer one. Locked before `state`. The committer of the log never waits for this lock.
     pub(crate) writing: Mutex<WrittenRows>,
     /// Held during an attribute edit, until the log has responded. Locked before `state`.
     pub(crate) editing: Mutex<()>,

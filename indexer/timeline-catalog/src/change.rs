@@ -20,7 +20,7 @@ use crate::{CatalogError, Result};
 
 /// Version of the entry layout.
 const VERSION: u8 = 1;
-/// Once an entry has this size, in bytes, no further row is added to it. An entry may exceed this size by its last row.
+/// Size in bytes at which an entry gets no further rows. The last row of an entry may exceed this size.
 pub(crate) const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Callback that commits a change. It returns `Ok` once the entry is on stable storage and the change is applied.

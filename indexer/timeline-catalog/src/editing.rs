@@ -44,7 +44,8 @@ struct Batch {
     outcomes: Vec<Result<Attributes>>,
 }
 
-/// Types that the earlier edits of a batch assign to keys. The table's counts include them only after the commit.
+/// Types that the earlier edits of a batch assign to keys. The type counts of the table include them only after the
+/// commit.
 #[derive(Default)]
 struct GivenTypes<'a>(HashMap<&'a str, (AttributeType, u32)>);
 
@@ -87,8 +88,8 @@ impl Catalog {
     /// [`CatalogError::UnknownTimeline`] if the timeline is not visible, [`CatalogError::OverLimit`],
     /// [`CatalogError::InvalidAttribute`] or [`CatalogError::MixedAttribute`] for an invalid change,
     /// [`CatalogError::Full`] if a 32-bit number space is exhausted. [`CatalogError::NotCommitted`] if the commit
-    /// fails: then the edit is not visible, unless the log had applied it; whether a restart restores it depends on the
-    /// log error.
+    /// fails. The edit is then not visible, unless the log has applied it. The error of the log determines whether a
+    /// restart restores the edit.
     pub fn set_attributes(
         self: &Arc<Self>,
         ordinal: Ordinal,

@@ -27,8 +27,8 @@ pub(crate) struct Edits {
     by_number: Vec<(u64, Ordinal)>,
     /// Number of replaced entries in `by_number`.
     replaced: usize,
-    /// Edits that are being committed, whose commit failed with unknown outcome, or whose number was used by a removal.
-    /// After a restart they may be absent, or present under another number.
+    /// Edits that are being committed, edits whose commit failed with unknown outcome, and edits whose number a removal
+    /// has used. After a restart these edits may be absent, or present under another number.
     in_doubt: BTreeMap<u64, Ordinal>,
     /// Edits of `in_doubt`, sorted by timeline.
     doubtful: BTreeSet<(Ordinal, u64)>,

@@ -20,6 +20,7 @@
 //! | [`metadata`] | [`MetadataOfMetrics`]: type, help and unit of metrics |
 //! | [`editing`] | setting and removing attributes |
 //! | [`change`] | catalog changes that are committed through the log |
+//! | [`error`] | errors of the catalog |
 //! | `store` | loading, saving and removing rows |
 //! | `unsaved_rows` | rows of searches and metrics that the next flush writes |
 //! | `row` | stored form of a timeline |

@@ -86,11 +86,12 @@ impl CatalogReader<'_> {
         self.visible().contains(ordinal.0).then_some(ordinal)
     }
 
-    /// Returns the visible timeline with this identity; `None` without one. Costs two hashes of the identity.
+    /// Returns the visible timeline with this identity; `None` if no visible timeline has it. Costs two hashes of the
+    /// identity.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Identity`](crate::CatalogError::Identity) if the identity is too long.
+    /// [`CatalogError::OverLimit`](crate::CatalogError::OverLimit) if the identity is too long.
     pub fn by_identity(&self, identity: &Identity) -> Result<Option<Ordinal>, CatalogError> {
         let found = self.state.find(identity, &encoded(identity)?)?;
         Ok(found.filter(|ordinal| self.visible().contains(ordinal.0)))
@@ -152,14 +153,14 @@ impl CatalogReader<'_> {
         visible.then_some(Entry::new(&self.state, ordinal))
     }
 
-    /// Returns the entry of a timeline that was registered since the start, visible or not; `None` if the ordinal is
-    /// unused. A removed timeline has no attributes.
+    /// Returns the entry of a visible, registered or removed timeline; `None` if the ordinal is unused. A removed
+    /// timeline has no attributes.
     pub fn known_entry(&self, ordinal: Ordinal) -> Option<Entry<'_>> {
         let known = self.state.stage(ordinal) != Stage::Absent;
         known.then_some(Entry::new(&self.state, ordinal))
     }
 
-    /// Returns the timeline with this id that was registered since the start, visible or not.
+    /// Returns the visible, registered or removed timeline with this id; `None` if no such timeline has it.
     pub fn known_by_id(&self, id: TimelineId) -> Option<Ordinal> {
         self.state.ordinal_of(id)
     }

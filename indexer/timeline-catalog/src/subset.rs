@@ -1,7 +1,8 @@
 //! Timelines of a catalog that pass a test, with the counts of their names.
 //!
-//! A [`CatalogSubset`] follows its catalog: [`CatalogSubset::reader`] tests the timelines that were added or edited since
-//! the last call. The reader it returns shows only the timelines that pass. The test sees a timeline with its attributes.
+//! A [`CatalogSubset`] follows its catalog: [`CatalogSubset::reader`] tests the timelines that were added or edited
+//! since the last call. The returned reader shows only the timelines that pass. The test can use the attributes of a
+//! timeline.
 //!
 //! Memory: two bitmaps, and the counts of the names of the timelines that pass.
 
@@ -39,11 +40,11 @@ pub(crate) struct Members {
 }
 
 impl CatalogSubset {
-    /// Locks the catalog for a batch of lookups of the timelines that pass the test, as [`Catalog::reader`] does for all
-    /// timelines. Pass the same catalog and test in each call.
+    /// Locks the catalog for a batch of lookups of the timelines that pass the test, as [`Catalog::reader`] does for
+    /// all timelines. Pass the same catalog and test in each call.
     ///
-    /// Costs one call of `is_member` for each timeline that was added or edited since the last call. The catalog is
-    /// locked for at most about a thousand of them at a time.
+    /// Costs one call of `is_member` for each timeline that was added or edited since the last call. The lock of the
+    /// catalog is released after every 4,096 of these calls.
     pub fn reader<'a>(
         &'a self,
         catalog: &'a Catalog,

@@ -39,8 +39,8 @@ impl UnsavedRows {
         }
     }
 
-    /// Adds names whose values are changed under the write lock `_values`. The caller holds it until the values have
-    /// changed, and the `row` callback of [`write`](Self::write) locks the same values for reading. Otherwise, a
+    /// Adds names whose values are changed under the write lock `_values`. The caller holds the lock until the values
+    /// have changed, and the `row` callback of [`write`](Self::write) locks the same values for reading. Otherwise, a
     /// concurrent write could write the row of the old value, and [`synced`](Self::synced) would remove the name.
     pub(crate) fn add<T>(
         &self,
