@@ -15,7 +15,8 @@ pub enum Action {
     Read,
     /// Write and delete data: points, rows, messages, attributes, timelines.
     Write,
-    /// Create, change and drop tables and indexes; policies, jobs, archive, change streams, running queries.
+    /// Create, change and drop tables and indexes; manage policies, jobs, the archive, change streams and running
+    /// queries.
     Operate,
     /// Create, list, rotate and revoke tokens.
     Administer,

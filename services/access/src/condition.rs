@@ -2,7 +2,8 @@
 //!
 //! A token with such a condition reads, finds, writes and deletes only timelines that match it. The engine joins the
 //! condition with that of each search, and tests single timelines with its matcher. Whether a timeline matches must
-//! depend on nothing but its identity and attributes, so a condition has only tests of exact values and prefixes.
+//! depend on nothing but its identity and attributes, so a condition has only tests for exact values, prefixes and
+//! presence.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tideline_condition::{Condition, ConditionError, Domain, Matcher, Record, Subject, Test};
 use tideline_condition::{command_line, json};
 
-/// Maximum number of tests and values of a condition.
+/// Maximum number of operators, tests and list values of a condition.
 pub const NODES_MAX: usize = 100;
 /// Maximum nesting of a condition.
 pub const DEPTH_MAX: usize = 8;
@@ -26,7 +27,7 @@ pub struct TimelineCondition(Arc<Compiled>);
 struct Compiled {
     condition: Condition,
     matcher: Matcher,
-    /// JSON form; equal conditions have the same.
+    /// JSON form. Equal conditions have the same form.
     json: String,
     /// Keys of the attributes that the condition tests, sorted.
     attributes: Vec<String>,
@@ -38,7 +39,7 @@ pub enum TimelineConditionError {
     /// The condition has a subject that changes with each point, or that no timeline has.
     #[error("a token cannot be restricted by {0}; use tags, attributes, the measurement or the source")]
     Subject(String),
-    /// The condition has a test of another kind.
+    /// The condition has a test other than `equals`, `not_equals`, `in`, `prefix` and `exists`.
     #[error("a token can be restricted only by the tests equals, not_equals, in, prefix and exists")]
     Test,
     /// The condition refers to a saved search, which can change.
@@ -132,8 +133,8 @@ impl TimelineCondition {
         !self.0.attributes.is_empty()
     }
 
-    /// Returns true if the condition tests the attribute with this key. A restricted token may not change it, because the
-    /// change could move a timeline out of its own condition or into that of another token.
+    /// Returns true if the condition tests the attribute with this key. A restricted token may not change it, because
+    /// the change could move a timeline out of its own condition or into that of another token.
     pub fn tests_attribute(&self, key: &str) -> bool {
         let attributes = &self.0.attributes;
         attributes.binary_search_by(|have| have.as_str().cmp(key)).is_ok()

@@ -1,9 +1,10 @@
 //! JSON Web Tokens (RFC 7519) of an identity provider, verified with the keys of a JWKS file.
 //!
-//! Only asymmetric signatures are accepted, so a holder of the keys that verify a token cannot make one. The algorithm is that of the key,
-//! and never chosen by the token alone. A token must name the configured issuer and audience and must expire.
+//! Only asymmetric signatures are accepted, so a holder of the keys that verify a token cannot make one. The algorithm
+//! is that of the key, and never chosen by the token alone. A token must name the configured issuer and audience and
+//! must expire.
 //!
-//! The time is an argument, like everywhere. `jsonwebtoken` checks signature, issuer and audience; the times are checked here.
+//! The current time is an argument. `jsonwebtoken` checks signature, issuer and audience; the times are checked here.
 
 use std::sync::Arc;
 
@@ -34,17 +35,17 @@ pub struct JwtSettings {
     pub audience: String,
     /// Path of the claim with the roles: names of members, separated by dots. Its value is a text or a list of texts.
     pub roles_claim: String,
-    /// Path of the claim with the names and prefixes of tables, which every token needs except an admin's. `None`: tokens are
-    /// not restricted to tables.
+    /// Path of the claim with the names and prefixes of tables. Every token needs the claim, except the token of an
+    /// admin. `None`: tokens are not restricted to tables.
     pub tables_claim: Option<String>,
-    /// Path of the claim with the models, which every token needs except an admin's. `None`: tokens are not restricted to
-    /// models.
+    /// Path of the claim with the models. Every token needs the claim, except the token of an admin. `None`: tokens are
+    /// not restricted to models.
     pub models_claim: Option<String>,
-    /// Path of the claim with conditions on timelines, all of which must hold, which every token needs except an admin's.
-    /// `None`: tokens are not restricted to timelines.
+    /// Path of the claim with conditions on timelines, all of which must hold. Every token needs the claim, except the
+    /// token of an admin. `None`: tokens are not restricted to timelines.
     pub timelines_claim: Option<String>,
-    /// Path of the claim with the names and prefixes of tenants for which requests act, which every token needs except an
-    /// admin's. `None`: requests act for no tenant.
+    /// Path of the claim with the names and prefixes of the tenants for which requests act. Every token needs the
+    /// claim, except the token of an admin. `None`: requests act for no tenant.
     pub tenants_claim: Option<String>,
 }
 
@@ -76,8 +77,8 @@ pub struct VerifiedJwt {
 /// Reason why a token is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// The text is not a token, its signature is wrong, or it is for another issuer or audience. The provider's reason is
-    /// shown, because it holds no secret.
+    /// The text is not a token, its signature is wrong, or it is for another issuer or audience. The reason that
+    /// `jsonwebtoken` gives is shown, because it holds no secret.
     #[error("the JSON Web Token is not valid: {0}")]
     Invalid(String),
     /// No key of the JWKS file has the id that the token names.
@@ -105,8 +106,8 @@ impl JwtVerifier {
     ///
     /// # Errors
     ///
-    /// Returns the reason if the text is not a key set, has no supported key for signatures, or has a symmetric or damaged
-    /// key.
+    /// Returns the reason if the text is not a key set, has no supported key for signatures, or has a symmetric or
+    /// damaged key.
     pub fn new(jwks: &[u8], settings: JwtSettings) -> Result<Self, String> {
         verification::install();
         let set: JwkSet = serde_json::from_slice(jwks).map_err(|error| format!("not a JWKS: {error}"))?;
@@ -210,7 +211,7 @@ impl JwtVerifier {
             .filter(|character| !character.is_control())
             .take(NAME_CHARACTERS_MAX)
             .collect();
-        // Providers also have roles of other applications.
+        // The claim can also contain roles of other applications, which are ignored.
         let roles = texts(claims, &settings.roles_claim)?.unwrap_or_default();
         let roles: Vec<Role> = roles.iter().filter_map(|name| name.parse().ok()).collect();
         if roles.is_empty() {
@@ -305,8 +306,8 @@ impl Key {
     }
 }
 
-/// Returns the texts of a claim: a list, or one text with spaces between them, as providers write scopes. `None` if it is
-/// missing.
+/// Returns the texts of a claim: a list, or one text with spaces between them, as providers write scopes. `None` if it
+/// is missing.
 fn texts(claims: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>, JwtError> {
     match find(claims, path)? {
         Some(Value::String(text)) => Ok(Some(text.split_whitespace().map(str::to_owned).collect())),
@@ -340,8 +341,8 @@ fn not_texts(path: &str) -> JwtError {
     JwtError::Claims(format!("{path} is neither a text nor a list of texts"))
 }
 
-/// Returns the value of a claim; `None` if it is missing. A path is first the name of a member, because providers use names
-/// with dots, and then a path of nested members.
+/// Returns the value of a claim; `None` if it is missing. A path is first the name of a member, because providers use
+/// names with dots, and then a path of nested members.
 fn find<'c>(claims: &'c Map<String, Value>, path: &str) -> Result<Option<&'c Value>, JwtError> {
     let mut found = claims.get(path);
     if found.is_none() {
@@ -507,14 +508,14 @@ mod tests {
                 .verify(&provider.sign(&curve(), &claims), at(NOW));
             verified.map(|verified| verified.principal.scope().condition().map(ToString::to_string))
         };
-        // A text is one condition, also with spaces; of a list, all must hold.
+        // A text is one condition, even if it contains spaces. All conditions of a list must hold.
         assert_eq!(
             claimed(json!("team=a b"), "reader"),
             Ok(Some("team=a b".to_owned()))
         );
         let both = claimed(json!(["team=x", "host^=web"]), "writer").expect("accepted");
         assert!(both.is_some_and(|both| both.contains("team") && both.contains("web")));
-        // A claim that is missing, empty or no condition, and roles for whole tables, are refused.
+        // A claim that is missing, empty or not a condition is refused, and so are roles for whole tables.
         for conditions in [
             Value::Null,
             json!([]),

@@ -172,8 +172,8 @@ impl Token {
     }
 }
 
-/// Returns true if two records of a token differ at most in their secrets, and one of these is in both. Without a common
-/// secret, the requests of the previous ones must end.
+/// Returns true if two records of a token differ at most in their secrets, and one of these is in both. Without a
+/// common secret, the requests of the previous ones must end.
 fn is_same_principal(one: &TokenRecord, other: &TokenRecord) -> bool {
     let is_kept = |secret: &StoredSecret| other.secrets.iter().any(|kept| kept.sha256 == secret.sha256);
     let without_secrets = |record: &TokenRecord| TokenRecord {

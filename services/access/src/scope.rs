@@ -1,8 +1,8 @@
 //! Scopes: the tables, models and timelines to which a token is restricted.
 //!
-//! An empty scope restricts nothing. With tenants, each request with the token acts for one of them, and reaches only its
-//! tables. With tables, a token reaches only tables with these names or prefixes; with models,
-//! only tables of these models; with a condition, only timelines that match it, in tables of the model series.
+//! An empty scope restricts nothing. With tenants, each request with the token acts for one of them, and reaches only
+//! its tables. With tables, a token reaches only tables with these names or prefixes; with models, only tables of these
+//! models; with a condition, only timelines that match it, in tables of the model series.
 
 use std::fmt;
 
@@ -31,7 +31,8 @@ pub struct Scope {
 }
 
 /// Stored form of a scope. Tenants, and the existence of a condition, are entries of `tables` with a prefix that is not
-/// allowed in the name of a table: a build that does not know them refuses such a token, instead of giving it more.
+/// allowed in the name of a table: a build that does not know these entries refuses such a token, instead of giving it
+/// more rights.
 #[derive(Serialize, Deserialize)]
 struct StoredScope {
     tables: Vec<String>,
@@ -40,9 +41,10 @@ struct StoredScope {
     timelines: Option<TimelineCondition>,
 }
 
-/// Begin of an entry for a tenant in [`StoredScope::tables`].
+/// Prefix of an entry for a tenant in [`StoredScope::tables`].
 const STORED_TENANT: &str = "tenant:";
-/// Entry of a scope with a condition. A scope that was stored before this entry existed has the condition alone.
+/// Entry of a scope with a condition. A scope that was stored before this entry existed has the condition without the
+/// entry.
 const STORED_CONDITION: &str = "timelines:";
 
 impl TryFrom<StoredScope> for Scope {
@@ -104,7 +106,7 @@ pub enum ScopeError {
     /// The condition on timelines is not suitable.
     #[error(transparent)]
     Condition(#[from] TimelineConditionError),
-    /// The scope has a condition on timelines, and models that have none.
+    /// The scope has a condition on timelines, and models without timelines.
     #[error(
         "a condition on timelines restricts a token to tables of the model series; the scope also has the model {0}"
     )]
@@ -202,8 +204,8 @@ impl Scope {
     ///
     /// # Errors
     ///
-    /// [`ScopeError::Pattern`] for a text that is neither a table name nor a prefix, and [`ScopeError::TooMany`] for more
-    /// than [`PATTERNS_MAX`] patterns.
+    /// [`ScopeError::Pattern`] for a text that is neither a table name nor a prefix, and [`ScopeError::TooMany`] for
+    /// more than [`PATTERNS_MAX`] patterns.
     pub fn new<T: Into<String>>(
         tables: impl IntoIterator<Item = T>,
         models: impl IntoIterator<Item = TableModel>,
@@ -268,7 +270,8 @@ impl Scope {
         }
     }
 
-    /// Restricts the scope to timelines that match a condition, and to tables of the model series; `None` changes nothing.
+    /// Restricts the scope to timelines that match a condition, and to tables of the model series; `None` changes
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -285,8 +288,8 @@ impl Scope {
         Ok(self)
     }
 
-    /// Checks that a principal with these roles can have the scope: an admin can create tokens, also one without a scope,
-    /// and an operator manages whole tables.
+    /// Checks that a principal with these roles can have the scope. An admin can create tokens without a scope, and an
+    /// operator manages whole tables, so their scopes cannot be restricted in this way.
     ///
     /// # Errors
     ///
@@ -335,8 +338,8 @@ impl Scope {
         self.tables.is_empty() || self.tables.iter().any(|pattern| pattern.matches(table))
     }
 
-    /// Returns true if all tables that have this name, or begin with this prefix if it ends with `*`, are in the scope,
-    /// also those that are created later.
+    /// Returns true if all tables that have this name, or begin with this prefix if it ends with `*`, are in the scope.
+    /// This includes tables that are created later.
     pub fn covers(&self, pattern: &str) -> bool {
         self.models.is_empty() && (self.tables.is_empty() || Self::patterns_cover(&self.tables, pattern))
     }
@@ -460,7 +463,7 @@ mod tests {
             r#"{"tables":["fleet","tenant:acme","tenant:team-*"],"models":[]}"#
         );
         assert_eq!(serde_json::from_str::<Scope>(&json).expect("reads back"), scope);
-        // The rule of such a build.
+        // A build without this entry applies this rule.
         for entry in ["tenant:acme", "tenant:team-*"] {
             assert!(TablePattern::try_from(entry.to_owned()).is_err());
         }

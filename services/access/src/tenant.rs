@@ -1,7 +1,7 @@
 //! Tenants: owners of tables, with budgets.
 //!
-//! A tenant has the tables with certain names and prefixes. A token that acts for the tenant reaches only these, and its
-//! requests are charged to the budgets of the tenant. No table belongs to two tenants.
+//! A tenant has the tables with certain names and prefixes. A token that acts for the tenant reaches only these, and
+//! its requests are charged to the budgets of the tenant. No table belongs to two tenants.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
 
 /// Longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 64;
-/// Burst of points: as many as the budget allows in this time can be written at once. Agents send the points of ten seconds
-/// in one request.
+/// Burst of points: as many as the budget allows in this time can be written at once. Agents send the points of ten
+/// seconds in one request.
 const POINTS_BURST: Duration = Duration::from_secs(10);
 /// Burst of new timelines.
 const TIMELINES_BURST: Duration = Duration::from_secs(60);
@@ -165,7 +165,7 @@ impl Owed {
 /// Figures of a tenant since the start of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TenantFigures {
-    /// Points, rows and messages of its writes, also those that were rejected.
+    /// Points, rows and messages of its writes, including rejected ones.
     pub points: u64,
     /// Bytes of stored data that were read.
     pub bytes_read: u64,
@@ -221,7 +221,7 @@ pub struct RunningQuery(Arc<Used>);
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Time after which a query that was refused because others run can be repeated.
 const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Time after which a write that was refused because of the stored bytes can be repeated. Data goes with its age.
+/// Time after which a write that was refused because of the stored bytes can be repeated. Data is removed as it ages.
 const STORED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Budgets {
@@ -294,8 +294,8 @@ impl TenantRecord {
         self.tables.iter().any(|pattern| pattern.matches(table))
     }
 
-    /// Returns a name or prefix of this tenant of which another tenant has tables too; `None` if no table can belong to
-    /// both.
+    /// Returns a name or prefix of this tenant that can also match a table of the other tenant; `None` if no table can
+    /// belong to both.
     pub fn overlap(&self, other: &Self) -> Option<&TablePattern> {
         let overlaps = |own: &&TablePattern| other.tables.iter().any(|pattern| own.overlaps(pattern));
         self.tables.iter().find(overlaps)
@@ -373,9 +373,9 @@ impl Tenant {
         Scope::patterns_cover(&self.record.tables, pattern)
     }
 
-    /// Checks that the budgets of points and of stored bytes are not used up. A write is charged after it was decoded, so
-    /// that the last one can exceed the budget of points; then the next ones wait for longer. A request that only removes
-    /// data is allowed whatever is stored.
+    /// Checks that the budgets of points and of stored bytes are not used up. A write is charged after it was decoded,
+    /// so the last write can exceed the budget of points; later writes then wait for longer. A request that only
+    /// removes data is allowed even if the budgets of stored bytes are used up.
     ///
     /// # Errors
     ///
@@ -414,8 +414,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Checks that the budget of bytes read is not used up. A read is charged while it runs, so that the last one can
-    /// exceed the budget; then the next ones wait for longer.
+    /// Checks that the budget of bytes read is not used up. A read is charged while it runs, so the last read can
+    /// exceed the budget; later reads then wait for longer.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Signature algorithms of JSON Web Tokens, with `ring`, which the rest of the server uses too.
 //!
-//! `jsonwebtoken` has the algorithms as an interface, so that the process needs one implementation of cryptography. Tokens
-//! are only verified here, never made.
+//! `jsonwebtoken` has the algorithms as an interface, so that the process needs one implementation of cryptography.
+//! Tokens are only verified here, never made.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -19,7 +19,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 
 /// Makes `jsonwebtoken` use these algorithms in this process.
 pub(crate) fn install() {
-    // It fails if they are installed already.
+    // This call fails if the algorithms are installed already.
     let _ = PROVIDER.install_default();
 }
 
