@@ -19,12 +19,13 @@ use crate::streams::ChangeStreams;
 
 /// Pause after an error of the database.
 const ERROR_PAUSE: Duration = Duration::from_secs(5);
-/// Time in which changes are collected, so that many small writes become one step of a webhook or of a request that waits.
+/// Time in which changes are collected, so that many small writes become one step of a webhook or of a request that
+/// waits.
 pub const GATHER: Duration = Duration::from_millis(10);
 /// Maximum interval between two checks of the list of webhooks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Delivers the webhooks of all streams until they are dropped. `news` changes after each commit.
+/// Delivers the webhooks of all streams until `streams` is dropped. `news` changes after each commit.
 pub async fn deliver(streams: Weak<ChangeStreams>, news: watch::Receiver<()>) {
     let Some(mut changed) = streams
         .upgrade()
@@ -61,7 +62,8 @@ pub async fn deliver(streams: Weak<ChangeStreams>, news: watch::Receiver<()>) {
     tasks.values().for_each(JoinHandle::abort);
 }
 
-/// Sends failed deliveries again, once each. Returns the number of accepted ones, and those that failed again.
+/// Sends failed deliveries again, once each. Returns the number of accepted deliveries, and the deliveries that failed
+/// again.
 ///
 /// # Errors
 ///
@@ -195,8 +197,8 @@ impl Task {
         }
     }
 
-    /// Waits before the next attempt. Returns false at once if the delivery is no longer due: its webhook was changed, moved
-    /// or deleted.
+    /// Waits before the next attempt. Returns false at once if the delivery is no longer due: its webhook was changed,
+    /// moved or deleted.
     async fn wait(
         &self,
         streams: &ChangeStreams,

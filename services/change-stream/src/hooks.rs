@@ -4,8 +4,8 @@
 //! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
 //! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops.
 //!
-//! A receiver that responds with 410 Gone accepts no more deliveries. The webhook is then paused, also over restarts, until a
-//! request resumes it or changes its address. Its delivery stays due.
+//! A receiver that responds with 410 Gone accepts no more deliveries. The webhook is then paused, even across restarts,
+//! until a request resumes it or changes its address. Its delivery stays due.
 
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ pub(crate) struct StoredHook {
     batch: usize,
     pub(crate) hold: bool,
     start: StoredCheckpoint,
-    /// Reason for which nothing is delivered; `None` = deliveries go on. Builds that do not know it deliver.
+    /// Reason why nothing is delivered; `None` = deliveries continue. Builds without this member deliver nevertheless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<StoredPause>,
 }
@@ -81,7 +81,7 @@ struct StoredFailure {
 /// Delivery that is due.
 #[derive(Debug)]
 pub(crate) struct Due {
-    /// Settings of the webhook when it was read.
+    /// Settings of the webhook at the time when the delivery was created.
     hook: StoredHook,
     target: Target,
     secret: WebhookSecret,
@@ -274,7 +274,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of [`Engine::state_rows`].
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, and the errors of
+    /// [`Engine::state_rows`].
     pub fn failed_deliveries(&self, stream: &str, name: &str) -> Result<Vec<FailedDelivery>> {
         self.hook(stream, name)?;
         let rows = failed_rows(&self.engine, stream, name)?;
@@ -306,8 +307,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream, the webhook or a delivery does not exist, [`ChangesError::Forbidden`] if
-    /// the address is not allowed, and the errors of [`Engine::state_rows`].
+    /// [`ChangesError::NotFound`] if the stream, the webhook or a delivery does not exist, [`ChangesError::Forbidden`]
+    /// if the address is not allowed, and the errors of [`Engine::state_rows`].
     pub(crate) fn deliveries_to_replay(
         &self,
         stream: &str,
@@ -344,8 +345,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, [`ChangesError::Invalid`] for a cursor after
-    /// the newest change, and the errors of [`Engine::put_state`].
+    /// [`ChangesError::NotFound`] if the stream or the webhook does not exist, [`ChangesError::Invalid`] for a cursor
+    /// after the newest change, and the errors of [`Engine::put_state`].
     pub fn rewind_webhook(&self, stream: &str, name: &str, position: Position) -> Result<()> {
         let position = self.check_reached(position)?;
         let _writing = self.writing.lock();
@@ -487,7 +488,8 @@ impl ChangeStreams {
             },
             body: String::from_utf8_lossy(&due.body).into_owned(),
         };
-        // The list has an owner of its own, so that the state of all streams is read without the bodies.
+        // The failed deliveries have their own owner, so that the state of all streams can be read without their
+        // bodies.
         let failed = row(&[&due.id], Some(&failure));
         self.engine.put_state(&failed_owner(stream, name), &[failed])?;
         self.counters.deliveries_failed.fetch_add(1, Ordering::Relaxed);

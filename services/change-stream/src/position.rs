@@ -73,8 +73,8 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::OverLimit`] for more than [`PARTITIONS_MAX`] partitions, and [`ChangesError::Invalid`] for a number
-    /// that is not below `count`.
+    /// [`ChangesError::OverLimit`] for more than [`PARTITIONS_MAX`] partitions, and [`ChangesError::Invalid`] for a
+    /// number that is not below `count`.
     pub fn new(number: u16, count: u16) -> Result<Self, ChangesError> {
         if count > PARTITIONS_MAX {
             return Err(ChangesError::OverLimit {

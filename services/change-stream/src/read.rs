@@ -1,7 +1,7 @@
 //! Pages of records.
 //!
-//! A page is read from the entries of the journal after a position, which are decoded anew for each page. A page that ends
-//! inside an entry continues at the number of the change.
+//! A page is read from the entries of the journal after a position, which are decoded anew for each page. A page that
+//! ends inside an entry continues at the number of the change.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::streams::{ChangeStreams, no_stream};
 pub const RECORDS_MAX: usize = 10_000;
 /// Bytes of the journal that one step reads.
 const STEP_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the journal after which a page ends, also without a record.
+/// Bytes of the journal after which a page ends, even without a record.
 const SCANNED_BYTES_MAX: usize = 16 << 20;
 
 /// Limits of a page.
@@ -56,8 +56,9 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ChangesError::NotFound) if the stream does not exist, [`Invalid`](crate::ChangesError::Invalid) for a position after the newest
-    /// change, [`Rows`](crate::ChangesError::Rows) if a change cannot be encoded, and the errors of the engine.
+    /// [`NotFound`](crate::ChangesError::NotFound) if the stream does not exist,
+    /// [`Invalid`](crate::ChangesError::Invalid) for a position after the newest change,
+    /// [`Rows`](crate::ChangesError::Rows) if a change cannot be encoded, and the errors of the engine.
     pub fn read(
         &self,
         stream: &str,
@@ -145,7 +146,7 @@ impl PageBuilder<'_> {
                 continue;
             };
             let table = changes.table.name().to_string();
-            // The users of a feed table belong to it.
+            // The table of users of a feed table is included only if the stream also has the feed table.
             let spec = changes.table.spec();
             let has_owner = match &spec.users_of {
                 Some(owner) => ChangeStreams::has_table(&self.settings, owner.as_str()),

@@ -58,7 +58,7 @@ impl ChangeStreams {
         }
         self.counters.kept_bytes.store(bytes, Ordering::Relaxed);
         match history.from {
-            // The history was lost with its folder. What the journal still has is not known to be complete.
+            // The folder of the history is lost, so the entries that the journal still has may be incomplete.
             None => self.engine.keep_changes(Some(self.engine.changes_end())),
             // Units that could not be removed are tried again.
             Some(kept) if kept < from || history.units.iter().any(|unit| unit.last < from) => {

@@ -1,7 +1,7 @@
 //! Streams, consumer groups and their checkpoints.
 //!
-//! Their state is in rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
-//! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
+//! Their state is in rows of the server ([`Engine::put_state`]), with a copy in memory. A change is stored before the
+//! copy is changed, under one lock, so rows and copy agree. After an error of unknown outcome, the copy is read again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -84,7 +84,7 @@ pub(crate) struct Counters {
     pub(crate) records: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) kept_bytes: AtomicU64,
-    /// Number of times that changes were freed although a group or webhook holds them.
+    /// Number of times that changes were freed although a group or webhook still held them.
     pub(crate) overruns: AtomicU64,
     /// Requests of webhooks that were accepted.
     pub(crate) deliveries: AtomicU64,
@@ -168,7 +168,7 @@ pub struct ChangeSummary {
     pub records: u64,
     /// Gaps that were reported since the start.
     pub gaps: u64,
-    /// Number of times since the start that changes were freed although a group or webhook holds them.
+    /// Number of times since the start that changes were freed although a group or webhook still held them.
     pub overruns: u64,
     /// Number of webhooks.
     pub webhooks: u64,
@@ -212,8 +212,8 @@ impl ChangeStreams {
         Ok(streams)
     }
 
-    /// Creates a stream with the changes from now on, or replaces its settings. Creating it again with the same settings
-    /// changes nothing.
+    /// Creates a stream with the changes from now on, or replaces its settings. Creating it again with the same
+    /// settings changes nothing.
     ///
     /// # Errors
     ///
@@ -329,8 +329,8 @@ impl ChangeStreams {
     /// # Errors
     ///
     /// [`ChangesError::Invalid`] for an invalid name or cursor, [`ChangesError::OverLimit`] for too many groups or
-    /// partitions, [`ChangesError::Conflict`] for another number of partitions, [`ChangesError::NotFound`] if the stream
-    /// does not exist, and the errors of [`Engine::put_state`].
+    /// partitions, [`ChangesError::Conflict`] for another number of partitions, [`ChangesError::NotFound`] if the
+    /// stream does not exist, and the errors of [`Engine::put_state`].
     pub fn put_group(&self, stream: &str, name: &str, settings: &GroupSettings) -> Result<Group> {
         check_name("group", name)?;
         Partition::new(0, settings.partitions)?;
@@ -413,8 +413,8 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::NotFound`] if the stream or the group does not exist, and [`ChangesError::Invalid`] if the partition
-    /// does not.
+    /// [`ChangesError::NotFound`] if the stream or the group does not exist, and [`ChangesError::Invalid`] if the
+    /// partition does not.
     pub fn partition(&self, stream: &str, name: &str, number: u16) -> Result<(Partition, Position)> {
         self.with_group(stream, name, |group| {
             let partition = Partition::new(number, group.stored.partitions)?;
@@ -427,8 +427,8 @@ impl ChangeStreams {
     /// # Errors
     ///
     /// [`ChangesError::Conflict`] for a cursor before the checkpoint, unless `rewinds`; [`ChangesError::Invalid`] for a
-    /// cursor after the newest change, or a partition that does not exist; [`ChangesError::NotFound`] if the stream or the
-    /// group does not exist; and the errors of [`Engine::put_state`].
+    /// cursor after the newest change, or a partition that does not exist; [`ChangesError::NotFound`] if the stream or
+    /// the group does not exist; and the errors of [`Engine::put_state`].
     pub fn confirm(
         &self,
         stream: &str,
@@ -589,7 +589,7 @@ impl ChangeStreams {
         }
     }
 
-    /// Stores rows. After an error, whose outcome can be unknown, the state is read again.
+    /// Stores rows. The outcome of an error can be unknown, so the state is read again after an error.
     pub(crate) fn put(&self, rows: &[StateRow]) -> Result<()> {
         let before = self.engine.changes_end();
         match self.engine.put_state(OWNER, rows) {
@@ -697,7 +697,7 @@ pub(crate) fn parsed<T: for<'de> Deserialize<'de>>(name: &str, value: &str) -> R
     })
 }
 
-/// Returns a state row; `None` as the value deletes it.
+/// Returns a state row. A value of `None` deletes the row.
 pub(crate) fn row<T: Serialize>(name: &[&str], value: Option<&T>) -> StateRow {
     StateRow {
         name: name.join("/"),
