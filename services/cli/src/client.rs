@@ -23,8 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size, in bytes, of a response that is read as a whole. Exceptions are the responses limited by
 /// [`REFUSAL_BYTES_MAX`], and successful responses to `post_within`.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 1 << 30;
-/// Maximum size, in bytes, of any response to `fetch`, `post_once` and `write`, and of an error response to `post_within`,
-/// `get_value`, `page`, `stream` and `stream_typed`.
+/// Maximum size, in bytes, of any response to `fetch`, `post_once` and `write`, and of an error response to
+/// `post_within`, `get_value`, `page`, `stream`, `get_stream` and `stream_typed`.
 const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 
 /// Client of one server, with the table that table commands apply to. Clones share the connections.

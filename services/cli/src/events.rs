@@ -24,8 +24,8 @@ pub(crate) struct Event {
 ///
 /// # Errors
 ///
-/// Fails with the reason of the event `failed`, with which the server ends a watch that cannot continue, if the connection
-/// is lost, and with the errors of `take`.
+/// Fails if the server ends the watch with the event `failed`; the error contains the reason in the event. Also fails
+/// if the connection is lost, or if `take` fails.
 pub(crate) fn each(
     client: &Client,
     stream: impl Read,

@@ -9,6 +9,7 @@
 //! | [`commands`] | one module per command |
 //! | `write` | `tideline write`: sends files to a server |
 //! | `client` | HTTP client, profiles, TLS |
+//! | `events` | server-sent events of watches |
 //! | `condition` | conditions on the command line |
 //! | [`output`] | tables and charts for terminals, JSON for programs |
 //! | [`usage`] | usage errors of the command line |

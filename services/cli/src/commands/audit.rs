@@ -43,10 +43,10 @@ The records are rows of the table tideline-audit: `tideline sql` answers other q
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// First time, RFC 3339 [default: the oldest record]
+    /// Start of the range, RFC 3339 [default: the oldest record]
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// First time after the records, RFC 3339 [default: no limit]
+    /// End of the range, exclusive, RFC 3339 [default: no limit]
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// Only records of this principal

@@ -193,7 +193,8 @@ struct PrincipalArgument {
 /// Principal of a command that reads feeds.
 #[derive(Debug, Clone, Args)]
 struct ViewerArgument {
-    /// Read on behalf of this principal: without the messages that their lists or the blocks of the principal hide
+    /// Read on behalf of this principal: omit messages that are not for the principal or whose senders the principal
+    /// has blocked
     #[arg(long = "as", value_name = "NAME")]
     principal: Option<String>,
 }

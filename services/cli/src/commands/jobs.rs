@@ -158,7 +158,7 @@ pub(crate) fn table(jobs: &Value) -> String {
 /// Formats the completed share of a job in percent. Returns an empty text if the total is unknown.
 fn share(job: &Value) -> String {
     if job["state"] == "done" {
-        // Totals are planned amounts. Part of the data may have disappeared meanwhile, and some jobs have no totals.
+        // Totals are planned amounts. Part of the data may have been removed since, and some jobs have no totals.
         return "100%".to_owned();
     }
     let of = |amount: &str| {

@@ -37,7 +37,7 @@ pub(crate) struct SetArguments {
     /// Table of the tenant: a name, or a prefix followed by `*`; repeat it for several
     #[arg(long = "table", value_name = "TABLE", required = true)]
     tables: Vec<String>,
-    /// Table of requests that name none [default: they are refused]
+    /// Table of requests that name no table [default: such requests are refused]
     #[arg(long, value_name = "TABLE")]
     default_table: Option<String>,
     /// Budget of points, rows and messages written per second [default: no limit]

@@ -69,8 +69,8 @@ pub(crate) struct CreateArguments {
     /// must match all [default: all timelines]
     #[arg(long = "where", short = 'w', value_name = "CONDITION")]
     conditions: Vec<String>,
-    /// Tenant for which requests with the token act: a name, or a prefix followed by `*`; repeat it for several, of which
-    /// each request names one in the header X-Scope-OrgID [default: none]
+    /// Tenant for which requests with the token act: a name, or a prefix followed by `*`; repeat it for several
+    /// tenants, and name one of them in the header X-Scope-OrgID of each request [default: none]
     #[arg(long = "tenant", value_name = "TENANT")]
     tenants: Vec<String>,
     /// Time until the token becomes invalid, such as `90d` [default: it does not expire]
@@ -329,7 +329,7 @@ fn list_of(values: &Value) -> String {
     values.join(", ")
 }
 
-/// Returns a condition in the form of the command line, if it has one.
+/// Returns a condition in the form of the command line, or as JSON if it does not have that form.
 fn shown_condition(tree: &Value) -> String {
     let json = tree.to_string();
     let read = tideline_condition::json::from_str(Domain::Timelines, &json);

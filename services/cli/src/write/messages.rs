@@ -3,8 +3,9 @@
 //! Requests are sent one after the other, because messages of a feed have the order of their writes. A request has at most
 //! [`REQUEST_MESSAGES_MAX`] messages, which the server writes all or not at all.
 //!
-//! A message with an id can be sent again, so a request is retried only if all of its messages have one. A repeated run
-//! over the same file writes only the messages that the feed does not have yet.
+//! A message with an id can be sent again. After a failure that may have stored messages, a request is therefore
+//! retried only if all of its messages have an id; a request refused with 429 is always retried. A repeated run over
+//! the same file writes only the messages that the feed does not have yet.
 
 use std::io::Read;
 use std::path::Path;
@@ -187,7 +188,7 @@ fn deliver(
             Ok(response) => {
                 let body: Value = serde_json::from_str(&response.text).unwrap_or_default();
                 let is_retryable = match response.status {
-                    // The request was not read.
+                    // The server has not read the request.
                     429 => true,
                     408 | 502..=504 | 507 => request.is_repeatable,
                     _ => request.is_repeatable && body["retryable"] == true,

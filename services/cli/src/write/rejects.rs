@@ -13,7 +13,7 @@ use crate::error::{CliError, Result};
 /// Maximum number of rejects shown at the end.
 const SHOWN_MAX: usize = 5;
 /// Maximum number of characters shown of a reject.
-const SHOWN_BYTES_MAX: usize = 300;
+const SHOWN_CHARACTERS_MAX: usize = 300;
 
 /// Output of rejected lines.
 pub(super) struct Rejects {
@@ -82,7 +82,9 @@ impl Rejects {
                 written.map_err(|error| CliError::file(&self.path, error))?;
             }
             if state.first.len() < SHOWN_MAX {
-                state.first.push(position.chars().take(SHOWN_BYTES_MAX).collect());
+                state
+                    .first
+                    .push(position.chars().take(SHOWN_CHARACTERS_MAX).collect());
             }
         }
         let line = rejected.last().map_or(0, |reject| reject.line);

@@ -1,4 +1,4 @@
-//! `tideline rows import`: sends files to the import of rows of a running server.
+//! `tideline rows import`: sends files to the import route for rows of a running server.
 //!
 //! 1. `source` cuts each file into batches: CSV with its header line, lines of JSON, or, for an Arrow or Parquet file,
 //!    its rows as Arrow streams. Values are not parsed; the server converts them by the types of the table.

@@ -1,7 +1,8 @@
 //! `tideline changes read`: prints records as lines of JSON, and follows further changes.
 //!
-//! A thread reads and prints pages, while the thread of the command waits for its end or for Ctrl-C. A page is printed and
-//! confirmed under a lock that the end takes too, so an interrupted command never ends inside a page.
+//! A thread reads and prints pages, while the thread of the command waits for the end of the reads or for Ctrl-C. A
+//! page is printed and confirmed under a lock, which the thread of the command takes before it ends. An interrupted
+//! command therefore never ends inside a page.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -99,7 +100,7 @@ pub(super) fn run(arguments: &ReadArguments) -> Result<()> {
             "the reader of changes has stopped".to_owned(),
         ))
     });
-    // The lock waits for the end of the page that is being printed. After a failed print the output is closed.
+    // The lock waits for the end of the page that is being printed. If standard output is closed, no cursor is printed.
     let reached = cursor.lock().map(|cursor| cursor.clone()).unwrap_or_default();
     if let Some(cursor) = reached
         && arguments.cursor.as_ref() != Some(&cursor)
@@ -180,7 +181,7 @@ impl Reader {
         serde_json::from_str(&text).map_err(|error| self.client.strange(&error.to_string()))
     }
 
-    /// Prints a page, moves the cursor, and confirms the page if the command does.
+    /// Prints a page, moves the cursor, and with `--confirm` confirms the page.
     fn take(&self, page: &Page) -> Result<()> {
         let Ok(mut cursor) = self.cursor.lock() else {
             return Ok(());
@@ -197,7 +198,8 @@ impl Reader {
         }
     }
 
-    /// Confirms a page. While the command follows changes, a failure that passes is left to the next page.
+    /// Confirms a page. With `--follow`, a temporary failure is only reported, because the next confirmation includes
+    /// this page.
     fn confirm(&self, group: &str, cursor: &str) -> Result<()> {
         let path = format!("/groups/{}/checkpoints", encoded(group));
         let request = json!({"partition": self.arguments.partition, "cursor": cursor});

@@ -164,7 +164,7 @@ pub(super) fn leave(arguments: &MemberArguments) -> Result<()> {
     }
 }
 
-/// Mutes a conversation, or ends that.
+/// Mutes a conversation, or unmutes it.
 pub(super) fn mute(arguments: &MuteArguments) -> Result<()> {
     let MemberArguments { feed, user } = &arguments.member;
     let client = feed.table.client()?;
@@ -180,7 +180,7 @@ pub(super) fn mute(arguments: &MuteArguments) -> Result<()> {
     }
 }
 
-/// Blocks a sender, ends that, or lists the blocked senders.
+/// Blocks a sender, ends a block, or lists the blocked senders.
 pub(super) fn block(arguments: &BlockArguments) -> Result<()> {
     let UserArguments { table, user } = &arguments.user;
     let client = table.client()?;

@@ -1,6 +1,7 @@
 //! `tideline feed search`: finds messages through a search index.
 //!
-//! Words are tested on all columns that the index has as `text`, so the command requests the columns of the index first.
+//! Words are tested on all columns that the index holds as `text`, so the command requests the columns of the index
+//! first.
 
 use clap::Args;
 use serde::Deserialize;
@@ -34,8 +35,8 @@ const CONDITION_MARKS: [char; 4] = ['=', '<', '>', '{'];
 pub(crate) struct SearchArguments {
     #[command(flatten)]
     table: FeedTable,
-    /// Words, which a text column of the index must have; or conditions on indexed columns, such as sender=ann, n>5 or a
-    /// JSON tree; messages must match all
+    /// Words that one text column of the index must contain, or conditions on indexed columns, such as sender=ann, n>5
+    /// or a JSON tree; messages must match all
     #[arg(value_name = "WORD|CONDITION")]
     terms: Vec<String>,
     /// Feed to search: its id, or its type and tags; may be repeated [default: all feeds]
@@ -113,7 +114,7 @@ impl SearchArguments {
     }
 }
 
-/// Returns the columns that an index has as `text`. Without a name, the table must have one index.
+/// Returns the columns that an index holds as `text`. Without a name, the table must have exactly one index.
 fn text_columns(client: &Client, index: Option<&str>) -> Result<Vec<String>> {
     let list = client.parse(&client.get(&client.of_table("/search-indexes"))?)?;
     let indexes = list["search_indexes"].as_array().into_iter().flatten();
@@ -152,7 +153,7 @@ fn text_columns(client: &Client, index: Option<&str>) -> Result<Vec<String>> {
     }
 }
 
-/// Returns the condition that one of the columns has all words.
+/// Returns the condition that at least one of the columns contains all words.
 fn word_condition(columns: &[String], words: &str) -> Value {
     let mut tests: Vec<Value> = columns
         .iter()

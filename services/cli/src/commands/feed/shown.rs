@@ -129,7 +129,7 @@ impl OutputArguments {
     }
 }
 
-/// Message of a table.
+/// Message as a row of a table or as a line of text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ShownMessage {
@@ -153,7 +153,7 @@ impl ShownMessage {
         serde_json::from_str(message.get()).unwrap_or_default()
     }
 
-    /// Returns the message as a line: time, feed, sender and state as far as it has them, and its columns.
+    /// Returns the message as a line of text: its time, its feed, sender and state if it has them, and its columns.
     pub(super) fn line(&self) -> String {
         let sender = self.sender.as_ref().map(|sender| format!("{sender}:"));
         let mut parts = vec![self.time.clone()];
@@ -168,8 +168,8 @@ impl ShownMessage {
         parts.join("  ")
     }
 
-    /// Returns the state of the message: that of an event with the message that it has changed, or the changes of the
-    /// message.
+    /// Returns the state of the message. For an event: its kind and the message that it has changed. For another
+    /// message: `recalled` or `edited`, or an empty text.
     fn state(&self) -> String {
         match (&self.event, self.target) {
             (Some(event), Some(target)) => format!("{event} of {target}"),

@@ -31,8 +31,8 @@ pub(crate) struct AggregateArguments {
     /// Read the rows that a search index finds by --where, instead of a range [default: the only index of the table]
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     search: Option<String>,
-    /// Key to group by: NAME, NAME:WIDTH for time windows such as placed:1d, NAME:WIDTH@ZONE for those of a time zone,
-    /// or JSON as in the API; up to 8
+    /// Key to group by: NAME, NAME:WIDTH for time windows such as placed:1d, NAME:WIDTH@ZONE for windows in a time
+    /// zone, or JSON as in the API; up to 8
     #[arg(long, value_name = "KEY")]
     by: Vec<String>,
     /// Functions of a column, as NAME:FUNCTION,…: count, count_distinct, sum, mean, stddev, min, max, spread, mode,

@@ -1,6 +1,6 @@
 //! Reads of rows: a table on a terminal, lines of JSON in a pipe, or the chosen format.
 //!
-//! Tables read one page as a whole; other formats are streamed as the server sends them.
+//! For the output format `table`, one page is read completely; other formats are streamed as the server sends them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -70,7 +70,7 @@ pub(crate) struct ScanArguments {
 pub(crate) struct CountArguments {
     #[command(flatten)]
     rows: RowSelection,
-    /// Estimate counts of more than 20,000 rows from a sample, and show the interval
+    /// Estimate counts of more than 20,000 rows from a sample, and show the confidence interval
     #[arg(long)]
     estimate: bool,
 }

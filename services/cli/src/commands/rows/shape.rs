@@ -27,7 +27,7 @@ enum Comparison {
 }
 
 impl TableShape {
-    /// Reads the shape of a table. Fails for a table without rows.
+    /// Reads the shape of a table. Fails for a table whose model has no rows.
     pub(super) fn read(client: &Client) -> Result<Self> {
         let table = client.parse(&client.get(&client.of_table(""))?)?;
         if table["wide"].is_null() {

@@ -32,7 +32,7 @@ pub(crate) struct AlterArguments {
     /// Time after which data expires, such as 30d, or never
     #[arg(long, value_name = "TIME")]
     ttl: Option<String>,
-    /// Rows that are read and written per second, as in `tables create`; may be repeated
+    /// Maximum number of rows that are read or written per second, as in `tables create`; may be repeated
     ///
     /// The limits replace all limits of the table.
     #[arg(long = "row-limit", value_name = "LIMIT")]
