@@ -1,11 +1,11 @@
 //! Client of a request: the address of the connection, the user of a local process, or the address named by a trusted
 //! proxy.
 //!
-//! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address, the
-//! client is read from the header `Forwarded` (RFC 7239) or `X-Forwarded-For`; if both are present, they must name the
-//! same client. The list is read from its end: entries that are trusted proxies are skipped, and the first other
-//! address is the client. For connections from other addresses these headers are ignored, because any client can send
-//! them. `unix` in the list stands for all processes that connect by the Unix socket.
+//! Behind a proxy all connections have the proxy's address. If `http.trusted_proxies` contains that address, the client
+//! is read from the header `Forwarded` (RFC 7239) or `X-Forwarded-For`; if both are present, they must name the same
+//! client. The list in the header is read from its end: entries that are trusted proxies are skipped, and the first
+//! other address is the client. For connections from other addresses these headers are ignored, because any client can
+//! send them. `unix` in the setting stands for all processes that connect by the Unix socket.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -42,7 +42,7 @@ impl Client {
     /// Client of requests without a known address.
     pub const UNKNOWN: Self = Self(Kind::Peer(Peer::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED))));
 
-    /// Returns the client of all requests that act for a tenant, which has this number.
+    /// Returns the client of all requests that act for the tenant with this number.
     pub fn of_tenant(number: u32) -> Self {
         Self(Kind::Tenant(number))
     }

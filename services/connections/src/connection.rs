@@ -283,7 +283,7 @@ impl ReadRate {
             return Poll::Ready(result);
         };
         self.taken += bytes as u64;
-        // While the response is produced more slowly than it is read, bytes are accepted at once, and no
+        // While the response is produced more slowly than it is read, bytes are accepted immediately, and no
         // waiting time is counted.
         if let Some(stalled) = self.stalled.take() {
             self.waited += stalled.elapsed();

@@ -43,24 +43,25 @@ const OF_CONNECTION: [HeaderName; 7] = [
 /// Longest time for a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Beginning of the address of a process with TLS.
+/// Prefix of the address of a process with TLS.
 pub const HTTPS: &str = "https://";
 
 type HttpClient = Client<HttpsConnector<HttpConnector>, Incoming>;
 
-/// Client that forwards requests. Clones share its connections, and the authorities that it trusts.
+/// Client that forwards requests. Clones share its connections and the trusted authorities.
 #[derive(Clone)]
 pub struct Forwarder {
     client: Arc<RwLock<HttpClient>>,
 }
 
 impl Forwarder {
-    /// Creates a client. `authorities` has the certificates (PEM) of the authorities of processes with TLS. A
-    /// certificate that no authority has signed is its own. `None`: no process with TLS is trusted.
+    /// Creates a client. `authorities` contains PEM certificates of the authorities that sign the certificates
+    /// of processes with TLS. A self-signed certificate is its own authority. `None`: no process with TLS is
+    /// trusted.
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if the text has no certificate, or an invalid one.
+    /// Returns [`TlsError`] if the text contains no certificate or an invalid one.
     pub fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
         let client = Arc::new(RwLock::new(client(authorities)?));
         Ok(Self { client })
@@ -70,18 +71,20 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if the text has no certificate, or an invalid one; then the previous ones stay.
+    /// Returns [`TlsError`] if the text contains no certificate or an invalid one; the previous authorities then
+    /// stay.
     pub fn trust(&self, authorities: &[u8]) -> Result<(), TlsError> {
         *self.client.write() = client(Some(authorities))?;
         Ok(())
     }
 
-    /// Sends a request to `target` (`host:port`, or `https://host:port` with TLS), and returns the response. `origin` is
-    /// that of the request; the header `X-Forwarded-For` then names its client, and the proxies on the way.
+    /// Sends a request to `target` (`host:port`, or `https://host:port` with TLS), and returns the response.
+    /// With the `origin` of the request, the header `X-Forwarded-For` lists the client of the request and the
+    /// proxies on the way.
     ///
     /// # Errors
     ///
-    /// A description of why there is no response. The request may have been executed.
+    /// Returns the reason why there is no response. The request may have been executed.
     pub async fn forward(
         &self,
         mut request: Request<Incoming>,
@@ -91,7 +94,7 @@ impl Forwarder {
         *request.uri_mut() = at(request.uri(), target)?;
         let headers = request.headers_mut();
         remove_connection_headers(headers);
-        // The header below names the clients; a second list of them could contradict it.
+        // The header `X-Forwarded-For` lists the clients; the header `Forwarded` could contradict it.
         headers.remove(hyper::header::FORWARDED);
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
         if let Some(origin) = origin {
@@ -112,7 +115,8 @@ fn name_client(headers: &mut HeaderMap, origin: Origin) -> Result<(), String> {
         .unwrap_or_default()
         .join(", ");
     headers.remove(FORWARDED_FOR);
-    // A list of a client that is no trusted proxy is passed on with its address at the end, which ends its trust.
+    // A list from a client that is not a trusted proxy is passed on, followed by the address of that client. The
+    // next server reads the list from its end, so it ignores the entries before that address.
     let before = origin.forwarded().map_or(before, |client| client.to_string());
     let clients = match origin.peer() {
         Peer::Address(peer) if before.is_empty() => peer.ip().to_string(),
@@ -145,7 +149,7 @@ fn client(authorities: Option<&[u8]>) -> Result<HttpClient, TlsError> {
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
-/// Returns the innermost cause of an error. The outer ones only say that a connection or request failed.
+/// Returns the innermost cause of an error. The outer errors only report that a connection or request failed.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -206,7 +210,7 @@ mod tests {
                 &[(FOR, "1.1.1.1"), (FOR, "2.2.2.2")],
                 Some("1.1.1.1, 2.2.2.2, 192.0.2.9"),
             ),
-            // A proxy adds a line of its own, or names the client in the other header.
+            // A proxy adds a separate line, or uses the other header.
             (
                 address,
                 &proxies,

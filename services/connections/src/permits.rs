@@ -33,8 +33,9 @@ impl Permits {
         }
     }
 
-    /// Creates a limit like [`new`](Self::new) for requests that take CPU time or a place in the next commit. Where tenants
-    /// meet other clients, they hold only part of `tenants_max`; see [`Shares::with_tenants_max`].
+    /// Creates a limit like [`new`](Self::new) for requests that take CPU time or a slot in the next commit.
+    /// While a tenant shares the limit with other clients, it holds only its part of `tenants_max`; see
+    /// [`Shares::with_tenants_max`].
     pub fn with_tenants_max(what: &'static str, count: usize, timeout: Duration, tenants_max: usize) -> Self {
         Self {
             what,

@@ -93,9 +93,9 @@ pub trait Service: Clone + Send + Sync + 'static {
 
 /// Serves requests on `listeners` until `shutdown` completes.
 ///
-/// After `shutdown`, accepts no new connections, closes idle ones at once, and lets running requests finish within the
-/// drain timeout. Calls `serving` once, before the first connection is accepted. `concurrent` limits the number of
-/// requests that are handled concurrently.
+/// After `shutdown`, accepts no new connections, closes idle ones immediately, and lets running requests finish
+/// within the drain timeout. Calls `serving` once, before the first connection is accepted. `concurrent` limits
+/// the number of requests that are handled concurrently.
 ///
 /// # Errors
 ///
@@ -144,7 +144,7 @@ struct Serving<S> {
     service: S,
     concurrent: Shares,
     settings: ConnectionSettings,
-    /// True after the shutdown signal, which ends the handshakes that are not complete.
+    /// True after the shutdown signal. Handshakes that are not complete then end.
     is_draining: watch::Sender<bool>,
 }
 
@@ -336,8 +336,8 @@ impl Connection {
     }
 }
 
-/// Returns the stream of a connection, for TCP after the handshake if the service has TLS. The handshake has the time of a
-/// request head.
+/// Returns the stream of a connection. With TLS, the handshake of a TCP connection must end within the timeout
+/// of a request head.
 async fn shake_hands(socket: Socket, settings: &ConnectionSettings) -> io::Result<Transport> {
     let stream = match socket {
         Socket::Tcp(stream) => stream,

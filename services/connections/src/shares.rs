@@ -7,9 +7,10 @@
 //! however long its requests run. Waiting clients are served in the order of the units that they hold, fewest first,
 //! then in arrival order.
 //!
-//! A resource can have fewer units for tenants that meet ([`Shares::with_tenants_max`]): while other clients use it too,
-//! or have used it within the last second, a tenant holds only its part of these units. With about two units per core, a
-//! request of another tenant finds few others that compete for the cores and for the next commit.
+//! A resource can also limit the units of tenants ([`Shares::with_tenants_max`]): while other clients use the
+//! resource, or have used it within the last second, a tenant holds at most its part of these units. With about
+//! two units per core, a request of one tenant competes with few requests of other tenants for the cores and for
+//! the next commit.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -58,7 +59,7 @@ struct Pool {
     count: usize,
     /// Units that are granted without regard to shares.
     open: usize,
-    /// Units that tenants and other clients have together where they meet; `None` without such a limit.
+    /// Units that tenants share equally with all other clients of the resource; `None` without such a limit.
     tenants_max: Option<usize>,
     state: Mutex<State>,
 }
@@ -68,8 +69,8 @@ struct State {
     used: usize,
     /// Clients that hold or wait for units.
     clients: HashMap<Client, ClientUnits>,
-    /// Client that has asked for units or has released some most recently, and the one before it, with the times. Kept only
-    /// with a limit for tenants.
+    /// The two clients that most recently requested or released units, with the times, the most recent first.
+    /// Kept only with a limit for tenants.
     recent: [Option<(Client, Instant)>; 2],
     /// Number of clients that wait.
     waiting: usize,
@@ -116,8 +117,8 @@ impl Shares {
         Self::create(count, None)
     }
 
-    /// Creates a resource of `count` units. Where a tenant meets other clients, it holds at most `tenants_max` units
-    /// divided by the number of these clients and itself, and at least one.
+    /// Creates a resource of `count` units. While other clients use the resource, a tenant holds at most
+    /// `tenants_max` divided by the number of clients (the tenant and the others), but at least one unit.
     pub fn with_tenants_max(count: usize, tenants_max: usize) -> Self {
         Self::create(count, Some(tenants_max))
     }
@@ -153,7 +154,7 @@ impl Shares {
     fn take_from(&self, state: &mut State, client: Client, units: usize) -> Option<Share> {
         if self.0.tenants_max.is_some() {
             state.note(client, Instant::now());
-            // A client that is not recent any more can leave units to those that wait.
+            // If a client is not recent any more, tenants that wait may get more units.
             self.0.grant(state);
         }
         if !self.0.admits(state, client, units) {
@@ -194,7 +195,7 @@ impl Shares {
             };
             match waited {
                 Ok(granted) => break granted.expect("the sender stays until it grants or the wait ends"),
-                // Other clients that are not recent any more are no event, so they are looked for.
+                // No event signals that another client is not recent any more, so this is checked periodically.
                 Err(_) => self.0.grant(&mut self.0.state.lock()),
             }
         }
@@ -290,7 +291,7 @@ impl Pool {
 }
 
 impl State {
-    /// Notes that a client asks for units, or has released some.
+    /// Records that a client requests units or has released some.
     fn note(&mut self, client: Client, now: Instant) {
         if !matches!(self.recent[0], Some((last, _)) if last == client) {
             self.recent.swap(0, 1);
@@ -298,8 +299,8 @@ impl State {
         self.recent[0] = Some((client, now));
     }
 
-    /// Returns the number of other clients that hold or wait for units. One that did so within the last second counts
-    /// too.
+    /// Returns the number of other clients that hold or wait for units. Also counts one client that did so
+    /// within the last second.
     fn others(&self, client: Client, now: Instant) -> usize {
         let present = self.clients.len() - usize::from(self.clients.contains_key(&client));
         let is_recent = |(other, at): &(Client, Instant)| {

@@ -54,7 +54,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if they cannot be used.
+    /// Returns [`TlsError`] if they cannot be used.
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let config = config(certificates, key)?;
         Ok(Self(Arc::new(RwLock::new(config))))
@@ -64,7 +64,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`TlsError`] if they cannot be used; then the previous ones stay.
+    /// Returns [`TlsError`] if they cannot be used; the previous ones then stay.
     pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<(), TlsError> {
         *self.0.write() = config(certificates, key)?;
         Ok(())
