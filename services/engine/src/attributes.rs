@@ -88,7 +88,7 @@ impl Engine {
             let reader = table.reader();
             for ordinal in group {
                 match reader.entry(*ordinal) {
-                    // Removed since the selection, or lost by a restricted handle.
+                    // The timeline was removed since the selection, or a restricted handle may not use it any more.
                     None => progress.gone += 1,
                     Some(entry) if is_done(&entry, changes) => progress.unchanged += 1,
                     Some(_) => open.push(*ordinal),

@@ -15,7 +15,7 @@ use crate::system_table::SystemRow;
 pub const AUDIT_TABLE: &str = "tideline-audit";
 /// Retention time until an admin sets another one, in nanoseconds.
 pub const RETENTION_DEFAULT: i64 = 365 * DAY;
-/// Shortest retention time, in nanoseconds: the traces of a change stay for a day at least.
+/// Shortest retention time, in nanoseconds: the records of a change stay for at least a day.
 pub const RETENTION_MIN: i64 = DAY;
 
 const DAY: i64 = 86_400 * NANOS_PER_SECOND;

@@ -30,8 +30,8 @@ use crate::wide_table::WideTable;
 /// Number of slots.
 pub const SLOTS: u32 = 1 << 16;
 
-/// Free space of the data disk below which kept changes make room, in percent of the space below which writes are refused.
-/// The difference has to hold what is written until the changes are freed, about a second later.
+/// Free space of the data disk below which kept changes are freed, in percent of the space below which writes are
+/// refused. The difference must be enough for the writes of about a second, until the changes are freed.
 const ROOM_PERCENT: u64 = 125;
 
 /// Entries of the journal from a position on.
@@ -97,8 +97,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Store`] of the kind [`Gone`](crate::ErrorKind::Gone) if the journal does not reach `from`, and the
-    /// errors of the backend.
+    /// [`EngineError::Store`] of the kind [`Gone`](crate::ErrorKind::Gone) if the journal does not reach `from`, and
+    /// the errors of the backend.
     pub fn change_entries(&self, from: SequenceNumber, bytes_max: usize) -> Result<ChangeEntries> {
         let page = self
             .store

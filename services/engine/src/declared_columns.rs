@@ -101,8 +101,8 @@ impl DeclaredColumns {
         }
     }
 
-    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from the
-    /// settings.
+    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from
+    /// the settings.
     pub(crate) fn declaration_of<'n>(
         &'n self,
         column: &'n ColumnName<'_>,

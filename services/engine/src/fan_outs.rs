@@ -1,7 +1,8 @@
 //! Fan-outs: feeds with messages that the job `fan_out` has not written to the inboxes of all members yet.
 //!
-//! The list is in memory. Each write of a message adds its feed before the write ends, and the job removes it. After the
-//! start of the process, the list of a table is incomplete until the first job of the table has read the feeds from storage.
+//! The list is in memory. Each write of a message adds its feed before the write ends, and the job removes it. After
+//! the start of the process, the list of a table is incomplete until the first job of the table has read the feeds from
+//! storage.
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -49,8 +50,8 @@ pub struct TableFanOuts {
     pub is_complete: bool,
     /// Number of feeds whose messages wait.
     pub feeds: usize,
-    /// Sequence number of the oldest message that waits, which is its time in nanoseconds since 1970-01-01T00:00:00Z; `None`
-    /// without such a message.
+    /// Sequence number of the oldest message that waits, which is its time in nanoseconds since 1970-01-01T00:00:00Z;
+    /// `None` without such a message.
     pub oldest: Option<i64>,
 }
 
@@ -71,8 +72,9 @@ fn has_fan_out(spec: &TableSpec) -> bool {
 }
 
 impl Engine {
-    /// Adds messages of a feed to those that wait for the job: the lowest and the highest sequence number. The write of the
-    /// messages calls this before it ends its claim, so that [`wait_for_messages`](Self::wait_for_messages) also waits for it.
+    /// Adds messages of a feed to the messages that wait for the job, given by their lowest and highest sequence
+    /// number. The write of the messages calls this before it ends its claim, so that
+    /// [`wait_for_messages`](Self::wait_for_messages) also waits for this call.
     pub fn add_fan_out(&self, table: &WideTable, feed: TimelineId, (oldest, newest): (i64, i64)) {
         let mut state = self.fan_outs.0.lock();
         let waiting = state.tables.entry(table.table().points().id()).or_default();
@@ -83,8 +85,8 @@ impl Engine {
         };
     }
 
-    /// Removes the messages of a feed below a sequence number, because all inboxes have them or because no job writes them.
-    /// `entries` is the number of entries that were written.
+    /// Removes the messages of a feed below a sequence number, because all inboxes have them or because no job writes
+    /// them. `entries` is the number of entries that were written.
     pub fn end_fan_out(&self, table: &WideTable, feed: TimelineId, (end, entries): (i64, u64)) {
         let mut state = self.fan_outs.0.lock();
         state.entries += entries;
@@ -99,13 +101,13 @@ impl Engine {
         }
     }
 
-    /// Sets that all waiting feeds of a table are known.
+    /// Records that all waiting feeds of a table are known.
     pub fn complete_fan_outs(&self, table: TableId) {
         let mut state = self.fan_outs.0.lock();
         state.tables.entry(table).or_default().is_complete = true;
     }
 
-    /// Returns the feeds of a table whose messages wait, that with the oldest message first.
+    /// Returns the feeds of a table whose messages wait, the feed with the oldest message first.
     pub fn waiting_feeds(&self, table: &WideTable) -> Vec<TimelineId> {
         let state = self.fan_outs.0.lock();
         let waiting = state.tables.get(&table.table().points().id());
@@ -120,7 +122,7 @@ impl Engine {
         let mut tables = self.known_tables();
         tables.retain(|table| has_fan_out(&table.spec()));
         let mut state = self.fan_outs.0.lock();
-        // The lists of dropped tables.
+        // Removes the lists of dropped tables.
         state
             .tables
             .retain(|id, _| tables.iter().any(|table| table.points().id() == *id));

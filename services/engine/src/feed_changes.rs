@@ -1,7 +1,7 @@
 //! Feeds that were written since a position in the journal, for readers that wait for messages.
 //!
-//! The changes are read from the recent journal entries, so no write is missed, whichever request or job made it. A reader of
-//! a changed feed reads it again after its cursor, and may find nothing new.
+//! The changes are read from the recent journal entries, so no write is missed, whichever request or job made it. A
+//! reader of a changed feed reads it again after its cursor, and may find nothing new.
 
 use bytes::Bytes;
 use hashbrown::HashSet;
@@ -54,8 +54,8 @@ impl Engine {
         }
     }
 
-    /// Returns the values of the first key column of the rows that were written since a position in the journal, and the
-    /// position to continue from; `None` if they are not known.
+    /// Returns the values of the first key column of the rows that were written since a position in the journal, and
+    /// the position to continue from; `None` if they are not known.
     fn written_names(
         &self,
         table: &WideTable,
@@ -85,7 +85,7 @@ fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) ->
     }
     for key in &written_keys(entry).ok()? {
         match table.layout().decode(key).ok()?.as_slice() {
-            // The progress of a fan-out changes no inbox: its messages are read from the feed before.
+            // The progress of a fan-out changes no inbox: readers have read its messages from the feed before.
             [KeyValue::String(user), _, KeyValue::String(row)] if user.is_empty() && **row == *FAN_OUT => {}
             [KeyValue::String(name), ..] if names.contains(name.as_ref()) => {}
             [KeyValue::String(name), ..] => {

@@ -1,12 +1,12 @@
-//! Feeds: timelines whose messages are rows of their table. The id of a feed is the partition key of its messages, so the
-//! messages of a feed are one ordered range.
+//! Feeds: timelines whose messages are rows of their table. The id of a feed is the partition key of its messages, so
+//! the messages of a feed are one ordered range.
 //!
 //! A feed is catalogued before its first message is written. The deletion of a feed refuses new messages, deletes the
 //! messages, and then removes the feed from the catalog. An interrupted deletion leaves the feed with some of its
 //! messages, and can be repeated.
 //!
-//! The members of the feeds of a table are rows of another table, which is created and dropped with it. The *audience* of
-//! a feed, its members with their inboxes, is cached. An inbox is a feed of the same table.
+//! The members of the feeds of a table are rows of another table, which is created and dropped with it. The *audience*
+//! of a feed, its members with their inboxes, is cached. An inbox is a feed of the same table.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -50,8 +50,8 @@ impl FeedName {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Invalid`] for a text that a series key cannot hold: an empty one, one that ends with a backslash, or
-    /// one with control characters.
+    /// [`EngineError::Invalid`] for a text that a series key cannot hold: an empty one, one that ends with a backslash,
+    /// or one with control characters.
     pub fn of(kind: &str, tags: &[(&str, &str)]) -> Result<Self> {
         let mut key = Vec::new();
         let written = series_key::write(kind, tags.iter().copied(), &mut key);
@@ -93,8 +93,8 @@ pub struct Audience {
     /// Lowest sequence number of the messages whose copies in inboxes are current: each change of such a message also
     /// changes its copies. `None` while members read messages from the feed.
     pub copied_from: Option<i64>,
-    /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range that
-    /// has not ended.
+    /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range
+    /// that has not ended.
     pub pulled: Vec<(i64, Option<i64>)>,
 }
 
@@ -118,8 +118,8 @@ struct Audiences {
 #[derive(Debug, Default)]
 pub(crate) struct FeedClaims {
     audiences: Mutex<Audiences>,
-    /// A version that each running write of messages has taken when it began. Deletions, changes of members and readers
-    /// of several ranges wait for the writes with lower versions than their own.
+    /// Versions that the running writes of messages have taken when they began. Deletions, changes of members and
+    /// readers of several ranges wait for the writes with lower versions than their own.
     begun: Mutex<BTreeSet<i64>>,
     /// Signals the end of a write.
     ended: Condvar,
@@ -128,8 +128,8 @@ pub(crate) struct FeedClaims {
 }
 
 /// Claim of a write on a feed and on its message ids. While it exists, the feed is not deleted, and other messages with
-/// these ids are refused. It must exist until the write is committed or has failed, also if the request that began it has
-/// ended. It holds no lock, so it can be held while a task waits.
+/// these ids are refused. It must exist until the write is committed or has failed, even if the request that began the
+/// write has ended. It holds no lock, so it can be held while a task waits.
 #[derive(Debug)]
 pub struct FeedClaim {
     claims: Arc<FeedClaims>,
@@ -171,7 +171,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoSuchFeed`] if the feed does not exist, [`EngineError::Invalid`] for a key that cannot be parsed.
+    /// [`EngineError::NoSuchFeed`] if the feed does not exist, [`EngineError::Invalid`] for a key that cannot be
+    /// parsed.
     pub fn feed(&self, table: &WideTable, name: &FeedName) -> Result<TimelineId> {
         let missing = |feed: String| EngineError::NoSuchFeed {
             table: table.table().name().clone(),
@@ -197,8 +198,8 @@ impl Engine {
         }
     }
 
-    /// Returns the id of a feed that exists if it can be looked up without reading storage: by its id, or by a key that is
-    /// cached.
+    /// Returns the id of a feed that exists if it can be looked up without reading storage: by its id, or by a key that
+    /// is cached.
     pub fn cached_feed(&self, table: &WideTable, name: &FeedName) -> Option<TimelineId> {
         match name {
             FeedName::Id(_) => self.feed(table, name).ok(),
@@ -218,8 +219,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of [`feed`](Self::feed) for an id, [`EngineError::FeedRefused`] at a limit of the table, and the errors
-    /// of the commit.
+    /// The errors of [`feed`](Self::feed) for an id, [`EngineError::Invalid`] for a key that cannot be parsed,
+    /// [`EngineError::FeedRefused`] at a limit of the table, and the errors of the commit.
     pub fn feed_or_new(&self, table: &WideTable, name: &FeedName) -> Result<TimelineId> {
         let FeedName::Key(key) = name else {
             return self.feed(table, name);
@@ -259,8 +260,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::FeedDeleting`] while the feed is deleted, [`EngineError::MessageRunning`] if a message with one of
-    /// the ids is being written, and [`EngineError::Invalid`] if two ids are equal.
+    /// [`EngineError::FeedDeleting`] while the feed is deleted, [`EngineError::MessageRunning`] if a message with one
+    /// of the ids is being written, and [`EngineError::Invalid`] if two ids are equal.
     pub fn claim_feed<'i>(
         &self,
         table: &WideTable,
@@ -307,8 +308,9 @@ impl Engine {
     }
 
     /// Waits for the running writes of messages that began before a version, which the caller has taken from
-    /// [`next_version`](Self::next_version). No message below the version appears afterwards. A reader of several ranges
-    /// needs such a bound, because it reads one after the other. Returns false if `stop` returned true meanwhile.
+    /// [`next_version`](Self::next_version). No message below the version appears afterwards. A reader of several
+    /// ranges needs such a bound, because it reads one range after the other. Returns false if `stop` returned true
+    /// meanwhile.
     pub fn wait_for_messages(&self, version: i64, stop: Stop<'_>) -> bool {
         let claims = &self.feed_claims;
         let mut running = claims.begun.lock();
@@ -378,8 +380,8 @@ impl Engine {
         Ok(audience)
     }
 
-    /// Ends the use of the audience of a feed, because its members were changed: returns when every write of messages that
-    /// may use the previous audience has ended.
+    /// Ends the use of the audience of a feed, because its members were changed: returns when every write of messages
+    /// that may use the previous audience has ended.
     pub fn audience_changed(&self, table: &WideTable, feed: TimelineId) {
         let claims = &self.feed_claims;
         {
@@ -395,8 +397,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows) other than
-    /// a refused access: who may use the feed table may use its users.
+    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows) other
+    /// than a refused access: a principal that may use the feed table may use its users.
     pub fn users_table(&self, table: &WideTable) -> Result<Arc<WideTable>> {
         let name = table.table().name();
         match table.feed().inboxes {
@@ -405,7 +407,8 @@ impl Engine {
         }
     }
 
-    /// Creates the table of the users of a new feed table. If an interrupted creation has left such a table, it is used.
+    /// Creates the table of the users of a new feed table. If an interrupted creation has left such a table, it is
+    /// used.
     pub(crate) fn create_users(&self, name: &TableName, spec: &TableSpec) -> Result<()> {
         if spec.feed.is_none_or(|feed| feed.inboxes.is_none()) || self.store.table(name.as_str()).is_ok() {
             return Ok(());
@@ -435,7 +438,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses to drop the users of a feed table without it. Returns the name of the table of the users of a feed table.
+    /// Refuses to drop a table of users while its feed table exists. For a feed table with inboxes, returns the name of
+    /// its table of users.
     pub(crate) fn check_droppable(&self, name: &str) -> Result<Option<TableName>> {
         let Ok(table) = self.known_table(name) else {
             return Ok(None);
@@ -462,8 +466,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::FeedDeleting`] if another request deletes the feed, and the errors of
-    /// [`delete_rows`](Self::delete_rows), for example if the part of the first message or a later part cannot be written.
-    /// Some of the messages may be deleted then, and the deletion can be repeated.
+    /// [`delete_rows`](Self::delete_rows), for example if the part of the first message or a later part cannot be
+    /// written. Some of the messages may be deleted then, and the deletion can be repeated.
     pub fn delete_feed(&self, table: &Arc<WideTable>, feed: TimelineId, stop: Stop<'_>) -> Result<()> {
         let claims = &self.feed_claims;
         let marked = (table.table().points.id(), feed);
@@ -475,7 +479,7 @@ impl Engine {
         self.wait_for_messages(self.next_version(), &|| false);
         let messages = self.messages_of(table, feed, (Bound::Unbounded, Bound::Unbounded))?;
         match self.delete_rows(table, &messages.ranges, None, stop) {
-            // A part of the table cannot be written. It does not matter if all messages of the feed are newer.
+            // A part of the table cannot be written. This does not matter if all messages of the feed are newer.
             Err(EngineError::Rows(WideError::PartClosed { .. } | WideError::PartArchived(_))) => {
                 let newer = self.messages_from_first_part(table, feed, messages)?;
                 self.delete_rows(table, &newer.ranges, None, stop)?;
@@ -486,8 +490,8 @@ impl Engine {
         self.forget_removed(table.table())
     }
 
-    /// Returns the range of the stored keys of the messages of a feed from the part of the first one on. `messages` is the
-    /// range of all messages of the feed.
+    /// Returns the range of the stored keys of the messages of a feed from the part of the first one on. `messages` is
+    /// the range of all messages of the feed.
     fn messages_from_first_part(
         &self,
         table: &Arc<WideTable>,

@@ -260,8 +260,8 @@ impl Engine {
         Ok(metrics.len() - visible.len() + omitted)
     }
 
-    /// Returns the known type, help and unit of all metrics, sorted by name. Of a table that is restricted to some
-    /// timelines, only those of its series are known.
+    /// Returns the known type, help and unit of all metrics, sorted by name. For a table that is restricted to some
+    /// timelines, omits the metrics without visible series.
     pub fn metadata(&self, table: &Table) -> Vec<MetricMetadata> {
         let mut all = table.catalog.metadata().all();
         if table.restriction.is_some() {

@@ -120,8 +120,8 @@ impl Engine {
             .begin_large(table.table().points().id(), key, column, kind)?)
     }
 
-    /// Stores values of rows in pieces, before the rows are written. Returns a value for each element of `values`; `None`
-    /// if the value must be written with its row.
+    /// Stores values of rows in pieces, before the rows are written. Returns a value for each element of `values`;
+    /// `None` if the value must be written with its row.
     ///
     /// # Errors
     ///

@@ -17,12 +17,13 @@
 //! | [`rows`], [`wide_table`] | rows of wide tables |
 //! | [`feed_changes`] | feeds that were written since a position in the journal |
 //! | [`feeds`] | feeds, whose messages are rows |
+//! | [`fan_outs`] | messages that a job still has to write to inboxes |
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
 //! | [`audit_table`] | records of changes and refusals |
 //! | [`state_table`] | state of services |
-//! | `system_table` | creation of the tables of the server, and who reads them |
+//! | `system_table` | creation of the tables of the server, and access to them |
 //! | [`stored_data`] | timelines of each table, and bytes in each tier |
 //! | [`parts`] | parts of wide tables that are divided by time |
 //! | [`parts_preview`] | effects of changed ages of parts |
@@ -33,6 +34,7 @@
 //! | [`column_use`] | reads and updates of the columns of wide tables |
 //! | [`index_growth`] | growth of wide tables and their indexes |
 //! | [`row_load`] | busy key ranges of wide tables |
+//! | [`row_limits`] | limits of the rates at which rows are read and written |
 //! | [`row_surveys`] | sizes and delete markers of stored rows, packing |
 //! | [`why`] | diagnosis of one key of a wide table |
 //! | [`resolve`] | look-up of the timeline of a raw series key |
@@ -51,6 +53,7 @@
 //! | [`delete`] | deletion of points and timelines |
 //! | [`clean`] | removal of timelines that have no visible points, or no writes for too long |
 //! | [`watch`] | stream of writes after a cursor |
+//! | [`changes`] | changes of all tables, as the journal holds them |
 //! | [`check`] | offline check of all data that a backend stores |
 //! | [`hot_ranges`], [`partitions`] | busy key ranges; machines with the most stored data |
 //! | `warm` | read-ahead after a start |

@@ -73,8 +73,8 @@ impl Engine {
         allowed.map(|table| restricted(access, table)).collect()
     }
 
-    /// Checks that the principal of this handle may read, whatever the action of the handle is. A write that returns the
-    /// row before it needs both.
+    /// Checks that the principal of this handle may read, whatever the action of the handle is. A write that returns
+    /// the previous row needs both actions.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Resolution of raw series keys to ordinals, for one batch.
 //!
 //! A known key costs one look-up in the catalog; a new one is parsed and registered within the limits of its table, and
-//! within the budgets of the tenant of the handle. A handle that is restricted to some timelines writes no other: their
-//! lines are rejected, and new ones are not registered.
+//! within the budgets of the tenant of the handle. A handle that is restricted to some timelines cannot write others:
+//! their lines are rejected, and new timelines outside of the restriction are not registered.
 
 use std::sync::Arc;
 use std::time::Duration;

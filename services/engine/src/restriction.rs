@@ -1,11 +1,12 @@
 //! Restriction of a table handle to the timelines that its principal may use.
 //!
-//! A handle of [`Engine::table`](crate::Engine::table) carries the condition of the principal. Every search joins it with
-//! its own condition ([`Table::narrowed`]), and every look-up of timelines, names and counts goes through
+//! A handle of [`Engine::table`](crate::Engine::table) carries the condition of the principal. Every search joins it
+//! with its own condition ([`Table::narrowed`]), and every look-up of timelines, names and counts goes through
 //! [`Table::reader`], to which no other timeline is visible. Writes test the identity of each timeline
 //! ([`crate::resolve`]).
 //!
-//! The fields of a measurement belong to the measurement: they are visible with it, whichever timeline has brought them.
+//! The fields of a measurement belong to the measurement: they are visible with it, whichever timeline has introduced
+//! them.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -21,14 +22,14 @@ use tideline_timeline_catalog::{AttributeChanges, CatalogError, CatalogReader, C
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
 
-/// Maximum number of conditions of a table whose timelines are kept. Of more conditions, those that were used last are.
+/// Maximum number of conditions of a table whose timelines are kept: the most recently used conditions.
 const SUBSETS_MAX: usize = 32;
 
 /// Restriction of a table handle.
 #[derive(Debug, Clone)]
 pub(crate) struct Restriction {
     pub(crate) condition: TimelineCondition,
-    /// Set by the first read: writes need no subset, and would displace those of readers.
+    /// Set by the first read. Writes need no subset, and a subset of a write would displace the subset of a reader.
     subset: OnceLock<Arc<CatalogSubset>>,
 }
 
@@ -69,9 +70,9 @@ impl Table {
             .map(|restriction| &restriction.condition)
     }
 
-    /// Locks the catalog for a batch of lookups of the timelines that this handle may use; see [`CatalogReader`] for its
-    /// limits. A restricted handle first tests timelines that were added or edited since it was last used with the same
-    /// condition.
+    /// Locks the catalog for a batch of lookups of the timelines that this handle may use; see [`CatalogReader`] for
+    /// its limits. A restricted handle first tests timelines that were added or edited since it was last used with the
+    /// same condition.
     pub fn reader(&self) -> CatalogReader<'_> {
         match &self.restriction {
             None => self.catalog.reader(),
@@ -117,9 +118,9 @@ impl Table {
         }
     }
 
-    /// Returns true if the removal of a timeline may be told: the handle is not restricted, or the timeline matches by its
-    /// measurement and tags. If the condition tests attributes, which a removed timeline has no more, no removal is told.
-    /// `reader` is one of all timelines.
+    /// Returns true if the removal of a timeline may be reported: the handle is not restricted, or the timeline matches
+    /// by its measurement and tags. If the condition tests attributes, no removal is reported, because a removed
+    /// timeline has none. `reader` reads all timelines.
     pub(crate) fn may_tell(&self, reader: &CatalogReader<'_>, id: TimelineId) -> bool {
         let Some(restriction) = &self.restriction else {
             return true;
@@ -130,8 +131,9 @@ impl Table {
         known.is_some_and(|ordinal| restriction.has(reader, ordinal))
     }
 
-    /// Joins conditions like [`narrowed`](Self::narrowed), but so that texts that only the restriction tests are neither
-    /// highlighted nor counted as relevant: tests within `not` are not.
+    /// Joins conditions like [`narrowed`](Self::narrowed), but puts the restriction inside two negations. Texts that
+    /// only the restriction tests are then neither highlighted nor counted as relevant, because tests inside a negation
+    /// are not.
     pub(crate) fn narrowed_silently<'c>(&self, condition: &'c Condition) -> Cow<'c, Condition> {
         match &self.restriction {
             None => Cow::Borrowed(condition),
@@ -145,7 +147,8 @@ impl Table {
         }
     }
 
-    /// Returns an error of the catalog without what a restricted handle may not know: the number of other timelines.
+    /// Converts an error of the catalog. For a restricted handle, removes the number of other timelines from the
+    /// message.
     pub(crate) fn shown_error(&self, error: CatalogError) -> EngineError {
         match error {
             CatalogError::MixedAttribute { key, has, given, .. } if self.restriction.is_some() => {
@@ -178,11 +181,11 @@ impl Restriction {
         entry.is_some_and(|entry| self.condition.matches(&record(&entry)))
     }
 
-    /// Returns true if the handle may write a timeline with this identity. `reader` is one of all timelines.
+    /// Returns true if the handle may write a timeline with this identity. `reader` reads all timelines.
     pub(crate) fn has_identity(&self, reader: &CatalogReader<'_>, identity: &Identity) -> bool {
         match reader.by_identity(identity) {
             Ok(Some(ordinal)) => self.has(reader, ordinal),
-            // The identity is too long, which its registration reports.
+            // The identity is too long. Its registration reports this error.
             Err(_) => true,
             Ok(None) => self.condition.matches(&NewTimeline {
                 identity,

@@ -5,8 +5,8 @@
 //! that short bursts pass. Beyond that, new requests are refused.
 //!
 //! A request that has begun to read under a limit is not refused in the middle: it waits between two rows until its own
-//! reads are within the rate ([`PacedReads`]), for at most [`WAIT_MAX`] in total. A limit whose rows it has not read yet
-//! still refuses it. Therefore gets and searches check all of their keys before the first row
+//! reads are within the rate ([`PacedReads`]), for at most [`WAIT_MAX`] in total. A limit under which the request has
+//! not read yet still refuses it. Therefore gets and searches check all of their keys before the first row
 //! ([`Engine::admit_reads`]).
 
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ const AHEAD: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time between two checks of a request that waits.
 const WAIT_STEP: Duration = Duration::from_millis(20);
-/// Number of buckets above which those of removed limits are dropped.
+/// Number of buckets above which the buckets of removed limits are dropped.
 const BUCKETS_MAX: usize = 32;
 
 thread_local! {
@@ -43,7 +43,8 @@ thread_local! {
 /// Reads of a request that waits between two rows.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Time until which the rates that the request has used are used up by it; `None` before its first row.
+    /// Latest time until which the rates are used up after the reads of the request, without later reads of other
+    /// requests; `None` before its first row.
     free_at: Option<Duration>,
     /// Limits under which the request has begun to read: table and age.
     begun: BTreeSet<(TableId, Option<i64>)>,
@@ -113,7 +114,7 @@ impl Engine {
     }
 
     /// Waits until the rates allow the rows that the request on this thread has read, for at most 10 s in total. After
-    /// that, the next read is refused. Calls `is_stopped` every few milliseconds, and ends early if it returns true.
+    /// that, the next read is refused. Calls `is_stopped` every 20 milliseconds, and ends early if it returns true.
     pub fn wait_for_row_rate(&self, is_stopped: &dyn Fn() -> bool) {
         // No event ends the wait early: only time passes, and the request may be cancelled.
         let (never, silence) = (Condvar::new(), Mutex::new(()));
@@ -168,8 +169,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns an error if the rate of a limit that applies to the table, or to a part that a range of keys can reach, is
-    /// used up. `parts` are the numbers of the parts that are accessed.
+    /// Returns an error if the rate of a limit that applies to the table, or to a part that a range of keys can reach,
+    /// is used up. `parts` are the numbers of the parts that are accessed.
     pub(crate) fn admit_range(
         &self,
         table: &WideTable,
@@ -238,8 +239,8 @@ impl Engine {
         self.charge(table, RowAccess::Read, std::iter::once((key, bytes)))
     }
 
-    /// Charges the contents of large values of a row to the tenant of this handle. `bytes` is the size of the row without
-    /// them, which is charged already.
+    /// Charges the contents of large values of a row to the tenant of this handle. `bytes` is the size of the row
+    /// without them, which is charged already.
     pub(crate) fn charge_contents(&self, bytes: usize, whole: Option<&StoredRow>) {
         let contents = whole.map_or(0, |row| row.bytes().saturating_sub(bytes));
         if contents > 0 {
@@ -324,7 +325,8 @@ impl Engine {
         aged.into_iter().map(|(bound, limit, _)| (bound, limit)).collect()
     }
 
-    /// Returns the limits that apply to a key: that of the table, and that of the highest age that its part has reached.
+    /// Returns the limits that apply to a key: the limit of the table, and the limit of the highest age that its part
+    /// has reached.
     fn limits_of<'t>(
         &self,
         table: &'t WideTable,

@@ -324,7 +324,7 @@ fn weights<'s>(
 }
 
 /// Returns the first and last key of the newest slot if the keys of writes rise. For this, at least three slots must
-/// have enough samples, and in each pair of neighbouring slots, nearly all keys of the later slot must be above all
+/// have enough samples, and in each pair of neighboring slots, nearly all keys of the later slot must be above all
 /// keys of the earlier slot.
 fn rising(slots: &VecDeque<Slot>) -> Option<(Vec<u8>, Vec<u8>)> {
     let keys: Vec<&Vec<Box<[u8]>>> = slots

@@ -334,8 +334,9 @@ impl Engine {
         self.rows.wait_searchable(index.id(), sequence, deadline)
     }
 
-    /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table that serve
-    /// searches. Returns false if they are not visible at the deadline, or if an index is not built before.
+    /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table, including
+    /// replacements that are being built. Returns false if they are not visible at the deadline, or if an index that
+    /// serves searches is not built before.
     pub fn wait_all_searchable(
         &self,
         table: &WideTable,

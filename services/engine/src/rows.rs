@@ -95,8 +95,8 @@ pub struct BegunRows<'w> {
 
 /// Commit of rows. As a future, it returns the sequence of the journal entry, with the requested durability. It returns
 /// `None` if the rows that the write depends on were changed meanwhile: nothing was written then, and the write must
-/// begin again. The errors are those of [`Engine::write_rows`]; after one of kind `Unavailable` the outcome is unknown. A
-/// dropped commit is not waited for, and may still take place.
+/// begin again. The errors are those of [`Engine::write_rows`]; after an error of kind `Unavailable` the outcome is
+/// unknown. A dropped commit is not waited for, and may still take place.
 #[derive(Debug)]
 pub struct RowCommit(Submitted);
 

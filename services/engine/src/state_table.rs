@@ -110,8 +110,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return. Returns the sequence of
-    /// their journal entry; `None` without rows.
+    /// Writes and deletes state rows of an owner, all or none. They are on stable storage on return. Returns the
+    /// sequence of their journal entry; `None` without rows.
     ///
     /// # Errors
     ///

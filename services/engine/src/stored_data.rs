@@ -1,4 +1,5 @@
-//! Stored data of each table: timelines, and bytes in each tier. Tenants have budgets of both, and `/metrics` shows them.
+//! Stored data of each table: timelines, and bytes in each tier. Tenants have budgets of both, and `/metrics` shows
+//! them.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ use crate::tables::{Table, TableStats};
 pub struct TableData {
     /// Id of the table.
     pub id: TableId,
-    /// Table to which the data belongs. That of the users of a feed table is the feed table.
+    /// Table to which the data belongs. The data of a table of users belongs to its feed table.
     pub table: TableName,
     /// The data.
     pub data: StoredData,
@@ -30,12 +31,12 @@ impl TableData {
 }
 
 impl Engine {
-    /// Returns the stored data of all tables except those of the server, without a check of the access. The cost grows with
-    /// the number of segments.
+    /// Returns the stored data of all tables except those of the server, without a check of the access. The cost grows
+    /// with the number of segments.
     ///
-    /// Points count as they are encoded, unsealed ones as they are in memory. Rows that are not archived, and entries of
-    /// secondary indexes, count as hot, with their size in the last survey since the start and with what is in the row
-    /// buffer. Search indexes do not count.
+    /// Sealed points count with their encoded size, unsealed points with their size in memory. Rows that are not
+    /// archived, large values, and entries of secondary indexes count as hot: with their size in the last survey or
+    /// removal since the start, and with their size in the row buffer. Search indexes do not count.
     pub fn stored_data(&self) -> Vec<TableData> {
         self.stored_data_of(&self.all_table_stats())
     }

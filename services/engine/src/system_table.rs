@@ -1,8 +1,8 @@
 //! Tables of the server: wide tables that it creates itself. No request writes their rows or drops them.
 //!
-//! Their rows are written through the journal like all rows, so they are as durable and need no file of their own. A table
-//! is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token of the role
-//! `admin`.
+//! Their rows are written through the journal like all rows, so they are as durable and need no file of their own. A
+//! table is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token of the
+//! role `admin`.
 
 use std::sync::Arc;
 
@@ -173,7 +173,8 @@ fn spec(key: Columns<'_>, columns: Columns<'_>, ttl: Option<RowTtl>) -> WideSpec
         next_column: u32::try_from(columns.len()).unwrap_or(u32::MAX),
         max_versions: 1,
         version_guard: None,
-        // Rows by time have no even spread of writes. The server writes too few of them for that to matter.
+        // A key that begins with a time does not spread writes evenly. The server writes too few rows for that to
+        // matter.
         allow_rising_key: key.iter().any(|(_, of)| *of == ColumnType::Timestamp),
         indexes: Vec::new(),
         ttl,

@@ -25,7 +25,7 @@ use crate::system_table::{check_not_system, is_reserved};
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
-    /// All timelines. What a request gets to know of them comes from [`reader`](Self::reader).
+    /// All timelines. Requests see timelines only through [`reader`](Self::reader).
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) activity: Arc<Activity>,
     /// Restriction to some of the timelines; `None` without one.
@@ -104,7 +104,8 @@ impl Table {
         &self.points
     }
 
-    /// Returns the number of timelines that were registered, visible or not, and the bytes of memory of their identities.
+    /// Returns the number of timelines that were registered, visible or not, and the bytes of memory of their
+    /// identities.
     pub fn identity_bytes(&self) -> (u64, u64) {
         self.catalog.identity_bytes()
     }
@@ -121,13 +122,13 @@ impl Table {
 }
 
 impl Engine {
-    /// Returns the table of requests that name none: that of the tenant of this handle, otherwise the default table,
-    /// which exists from the first start.
+    /// Returns the table of requests that name none: the default table of the tenant of this handle; if there is no
+    /// such table, the default table of the server, which exists from the first start.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] if its model is not series, [`EngineError::Denied`] if the tenant has no such
-    /// table, or a store error if it cannot be read.
+    /// Returns [`EngineError::OtherModel`] if its model is not series, [`EngineError::Denied`] if the tenant has no
+    /// such table, or a store error if it cannot be read.
     pub fn default_table(&self) -> Result<Table> {
         let of_principal = self
             .access
@@ -203,8 +204,8 @@ impl Engine {
     ///
     /// Returns [`EngineError::ModelFixed`] for another model. Returns [`EngineError::Invalid`],
     /// [`EngineError::OverLimit`] or [`EngineError::Forbidden`] for settings that are not allowed, and a catalog or
-    /// store error if source tags are fixed or the table does not exist. Returns [`EngineError::Denied`] if the principal of
-    /// this handle may not change the table.
+    /// store error if source tags are fixed or the table does not exist. Returns [`EngineError::Denied`] if the
+    /// principal of this handle may not change the table.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
         self.check_operates(name, table.spec().model)?;
@@ -212,8 +213,8 @@ impl Engine {
         self.alter_known(&table, spec)
     }
 
-    /// Changes the settings of a table without a check of the access. Writes also change settings, for example when they
-    /// bring the first large value.
+    /// Changes the settings of a table without a check of the access. Writes also change settings, for example when
+    /// they contain the first large value.
     pub(crate) fn alter_known(&self, table: &Table, mut spec: TableSpec) -> Result<Table> {
         let model = table.spec().model;
         if model != spec.model {
@@ -309,7 +310,7 @@ impl Engine {
             (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),
             (dropped, _) => dropped,
         };
-        // Runs also after an error, because the table may have been dropped nevertheless.
+        // Runs even after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
@@ -351,8 +352,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the statistics of a table; all zero if it was dropped. Of a table that is restricted to some timelines, only
-    /// their number is known.
+    /// Returns the statistics of a table; all zero if it was dropped. For a table that is restricted to some timelines,
+    /// returns only their number.
     pub fn table_stats(&self, table: &Table) -> TableStats {
         if table.restriction.is_some() {
             return TableStats {
@@ -419,7 +420,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns a store error if the table was dropped, also if another table has its name now.
+    /// Returns a store error if the table was dropped, even if another table has its name now.
     pub fn check_exists(&self, table: &Table) -> Result<()> {
         let id = table.points.id();
         match self.store.table(table.name().as_str())?.id() == id {

@@ -10,9 +10,9 @@
 //! edited. In both cases a timeline may be reported twice.
 //!
 //! A delete is reported with the ids of its timelines that match the condition. Timelines that are already removed
-//! cannot be matched any more, so their ids are always reported. For a table that is restricted to some timelines, removed
-//! ones are tested by what is still known of them: measurement and tags. If the restriction tests attributes, they are not
-//! reported.
+//! cannot be matched any more, so their ids are always reported. If the table is restricted to some timelines, removed
+//! timelines are tested by their measurement and tags, which are still known. If the restriction tests attributes,
+//! removed timelines are not reported.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -266,8 +266,8 @@ impl Watcher {
         self.cursor.table
     }
 
-    /// Returns the request. Watchers of a table with equal requests and equal [restrictions](Self::restriction) return equal
-    /// events.
+    /// Returns the request. Watchers of a table with equal requests and equal [restrictions](Self::restriction) return
+    /// equal events.
     pub fn request(&self) -> &WatchRequest {
         &self.request
     }

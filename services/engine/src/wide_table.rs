@@ -72,7 +72,8 @@ impl WideTable {
         self.spec.feed.unwrap_or_default()
     }
 
-    /// Encodes the logical values of a key. Returns the stored key, and the length of the prefix that names its partition.
+    /// Encodes the logical values of a key. Returns the stored key, and the length of the prefix that names its
+    /// partition.
     ///
     /// # Errors
     ///
@@ -169,8 +170,8 @@ impl WideTable {
         self.columns.name_of(column)
     }
 
-    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from the
-    /// settings; no type if neither the name nor a pattern declares one.
+    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from
+    /// the settings; no type if neither the name nor a pattern declares one.
     pub fn declaration_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<(&'n str, Option<ColumnType>)> {
         self.columns.declaration_of(column)
     }
@@ -272,8 +273,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, [`EngineError::UsersTable`] for the users
-    /// of a feed table, and the errors of [`table_of_rows`](Self::table_of_rows).
+    /// Returns [`EngineError::OtherModel`] for a table of a model other than wide, [`EngineError::UsersTable`] for the
+    /// users of a feed table, and the errors of [`table_of_rows`](Self::table_of_rows).
     pub fn wide_table(&self, name: &str) -> Result<Arc<WideTable>> {
         let table = self.table_with_model(name, TableModel::Wide)?;
         self.check_rows_reachable(&table)?;
@@ -296,8 +297,8 @@ impl Engine {
         self.compiled(self.table_with_model(name, TableModel::Feed)?)
     }
 
-    /// Returns a table whose rows can be read: a wide table, or a feed table, whose messages are rows. The rows of a feed
-    /// table must be written as messages.
+    /// Returns a table whose rows can be read: a wide table, or a feed table, whose messages are rows. The rows of a
+    /// feed table must be written as messages.
     ///
     /// # Errors
     ///

@@ -254,13 +254,13 @@ impl Engine {
             repeated: false,
         };
         let waits_for_token = has_lines_of_others(&outcome);
-        // Without points, only the outcome of a request is left to commit. If some of its lines may be stored later, also with
-        // another token, the request is not completed and its outcome is not stored.
+        // Without points, only the outcome of a request is left to commit. If some of its lines may be stored later, or
+        // with another token, the request is not completed and its outcome is not stored.
         if points == 0 && (options.request.is_none() || outcome.retryable > 0 || waits_for_token) {
             return Ok(outcome);
         }
-        // A request with lines that wait for the clock, or for another token, is not completed either. Its other lines have
-        // timestamps and are safe to repeat.
+        // A request with lines that wait for the clock, or for another token, is not completed either. Its other lines
+        // have timestamps and are safe to repeat.
         let waits_for_clock = outcome.first_waiting_for(WaitsFor::Clock).is_some();
         let is_completed = !waits_for_clock && !waits_for_token;
         let request = options.request.as_ref().filter(|_| is_completed);

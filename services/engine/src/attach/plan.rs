@@ -18,7 +18,7 @@ use crate::error::{EngineError, Result};
 /// Number of threads that read descriptions.
 const READERS: usize = 8;
 
-/// Segments to attach, table by table.
+/// Segments and parts to attach, table by table.
 #[derive(Debug)]
 pub struct AttachPlan {
     pub(super) target: String,
@@ -94,7 +94,7 @@ impl Engine {
         self.allow_target(target)?;
         if request.rename.is_some() && table.is_none() {
             return Err(EngineError::Invalid(
-                "`as` renames a single table; say which in `table`".into(),
+                "`as` renames a single table; set `table`".into(),
             ));
         }
         if !request.parts.is_empty() && table.is_none() {
@@ -181,7 +181,8 @@ impl Engine {
         if let Some((one, other)) = strangers(&found) {
             plan.problems.push(format!(
                 "table {described}: origins {one} and {other} both wrote points of the same time range, and \
-                 neither continues the other; attach each of them as its own table, by `origin`"
+                 neither database continues the other; attach each origin as a table of its own: set `table`, \
+                 `origin` and `as`"
             ));
             return Ok(());
         }
@@ -409,7 +410,8 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
 
 /// Returns true if a later segment of a database holds the points of an earlier one. This is the case if its window and
 /// writes include the window and writes of the earlier segment. It is also the case if the ranges of both segments
-/// overlap and their writes interleave, which valid segments never do.
+/// overlap and their writes interleave: two valid segments of a database never do that, so the earlier one is a
+/// leftover.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

@@ -112,7 +112,7 @@ fn analyzers_of_attributes_take_effect_at_once_and_survive_a_restart() {
 /// A write larger than one journal entry, which holds at most 8 MiB, is stored completely. The texts all differ, so
 /// each takes its full length in the entry.
 #[test]
-fn a_write_beyond_an_entry_of_the_journal_is_whole_and_does_not_hurt_its_neighbours() {
+fn a_write_beyond_an_entry_of_the_journal_is_whole_and_does_not_hurt_its_neighbors() {
     let fixture = Fixture::new();
     let engine = fixture.open();
     let table = engine.default_table().expect("the default table");
