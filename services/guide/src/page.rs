@@ -93,7 +93,7 @@ impl Page {
                     };
                     part.push_str(&text);
                 }
-                // Separates the words of neighbouring blocks.
+                // Separates the words of neighboring blocks.
                 Event::End(_) | Event::SoftBreak | Event::HardBreak if !is_heading => {
                     if let Some(section) = sections.last_mut() {
                         section.text.push(' ');
