@@ -118,8 +118,8 @@ impl ClassicHistogram {
         self.sum = sum;
     }
 
-    /// Builds the native histogram with these bounds. Without a count, the last bucket's count is used.
-    /// Without a bucket for `+Inf`, one with the total count is added.
+    /// Builds the native histogram with these bounds. If no count is set, the count of the last bucket is the total
+    /// count. If there is no bucket for `+Inf`, a bucket with the total count is added.
     ///
     /// # Errors
     ///

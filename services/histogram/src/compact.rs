@@ -6,7 +6,7 @@ use crate::spans::SpansBuilder;
 
 impl Histogram {
     /// Removes empty buckets. Gaps of at most `empty_max` empty buckets between nonempty ones are kept, or
-    /// filled in, so that both neighbours stay in one span.
+    /// filled in, so that both neighbors stay in one span.
     ///
     /// The usual value is 0. Memory grows with the gaps that are filled.
     pub fn compact(&mut self, empty_max: usize) {

@@ -21,8 +21,8 @@ struct Kept {
 }
 
 impl Histogram {
-    /// Removes the observations above a bound. If any observation is removed, the sum is estimated anew, and empty
-    /// buckets are removed.
+    /// Removes the observations above a bound. If any observation is removed, a new sum is estimated, and empty buckets
+    /// are removed.
     pub fn trim_upper(&mut self, bound: f64) {
         self.trim(bound, Keep::Below);
     }
