@@ -15,6 +15,9 @@
 //! | [`prometheus`] | formats of Prometheus and its agents, such as remote write |
 //! | [`series_key`] | `measurement[,tag=value…]`, the raw key by which decoders identify a timeline |
 //!
+//! The decoders share `options` (options and size limits), `grouping` (rows of the same shape), `number` (decimal numbers
+//! and timestamps), `reject` (rejects and their limit) and `error`.
+//!
 //! # Examples
 //!
 //! ```

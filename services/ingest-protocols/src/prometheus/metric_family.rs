@@ -217,8 +217,8 @@ struct FamilyReader<'b, 'r, R> {
 }
 
 impl<'b, R: SeriesResolver> FamilyReader<'b, '_, R> {
-    /// Decodes a family. Returns `false` if reading must stop because a limit is reached, as all following methods with
-    /// this result type do.
+    /// Decodes a family. Returns `false` if reading must stop because a limit is reached. The same holds for all
+    /// following methods with this result type.
     fn one_family(&mut self, message: &'b [u8]) -> Read<bool> {
         let head = Head::read(message)?;
         let kind = match head.describe(&mut self.writer) {
