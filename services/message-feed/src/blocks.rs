@@ -1,8 +1,8 @@
-//! Blocked senders. The inbox and the unread counts of a user omit all messages of blocked senders, including messages that
-//! were sent before the block. They appear again when the block ends.
+//! Blocked senders. The inbox and the unread counts of a user omit all messages of blocked senders, including messages
+//! that were sent before the block. They appear again when the block ends.
 //!
-//! A blocked sender is a row without columns in the table of users, under (user, "", sender). Inboxes are filtered when they
-//! are read, so blocks do not slow down senders.
+//! A blocked sender is a row without columns in the table of users, under (user, "", sender). Inboxes are filtered when
+//! they are read, so blocks do not slow down senders.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +23,8 @@ pub const BLOCKS_MAX: usize = 1_000;
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an invalid name, [`RowsError::OverLimit`] if the user has blocked [`BLOCKS_MAX`] other senders,
-/// and the errors of [`Engine::users_table`] and [`Engine::write_rows`].
+/// [`RowsError::Invalid`] for an invalid name, [`RowsError::OverLimit`] if the user has blocked [`BLOCKS_MAX`] other
+/// senders, and the errors of [`Engine::users_table`] and [`Engine::write_rows`].
 pub fn block(engine: &Engine, table: &WideTable, user: &str, sender: &str) -> Result<()> {
     check_length("the user", user, "the request")?;
     check_length("the sender", sender, "the request")?;
@@ -52,7 +52,8 @@ pub fn unblock(engine: &Engine, table: &WideTable, user: &str, sender: &str) -> 
 ///
 /// # Errors
 ///
-/// [`RowsError::Damaged`] for a stored key that cannot be read, and the errors of [`Engine::users_table`] and of the scan.
+/// [`RowsError::Damaged`] for a stored key that cannot be read, and the errors of [`Engine::users_table`] and of the
+/// scan.
 pub fn blocked(engine: &Engine, table: &WideTable, user: &str) -> Result<BTreeSet<String>> {
     let users = engine.users_table(table)?;
     let ranges = range_of(&users, &[user, ""])?;

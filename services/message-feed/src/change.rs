@@ -1,7 +1,7 @@
 //! Changes of messages: edits, recalls, deletions and counters.
 //!
-//! An edit, a recall and a deletion change the message and add an event to its feed, by one atomic write. Counters change
-//! without an event.
+//! An edit, a recall and a deletion change the message and add an event to its feed, by one atomic write. Counters
+//! change without an event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,8 +108,8 @@ struct CopyChange<'a> {
 }
 
 impl<'a> CopyChange<'a> {
-    /// Decides the change of the copies of a message with this sequence number. `readers` are the members of the audience whose
-    /// inboxes show the message and its event.
+    /// Decides the change of the copies of a message with this sequence number. `readers` are the members of the
+    /// audience whose inboxes show the message and its event.
     fn new(
         table: &WideTable,
         (audience, readers): (&Audience, &[&'a Recipient]),
@@ -288,8 +288,8 @@ pub fn delete(
 }
 
 /// Reads a message, then writes its change and the event of the change. If another request has changed the message in
-/// between, reads it again. `decide` receives a time and the row of the message, and returns the change; `None` if nothing
-/// has to be written. Returns the sequence number of the event.
+/// between, reads it again. `decide` receives a time and the row of the message, and returns the change; `None` if
+/// nothing has to be written. Returns the sequence number of the event.
 fn change(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -311,7 +311,8 @@ fn change(
         let Some(mut change) = decide(time, &row)? else {
             return Ok(None);
         };
-        // A deletion frees the number of its message, but a reader after this number would not see the event.
+        // A deletion frees the number of its message. An event with this number would be missed by readers with later
+        // cursors.
         if target.event == Some(target.sequence) {
             return Err(RowsError::ConditionFailed(format!(
                 "the event: its sequence number {} is that of the message; give another one",

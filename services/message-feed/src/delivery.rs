@@ -1,16 +1,16 @@
 //! Delivery of messages to the inboxes of members.
 //!
-//! An inbox is a feed of the table of the messages. The messages of a feed with few members are *pushed*: one journal entry
-//! holds a message and the entries of all inboxes. Those of a feed with more members are *pulled*: a member reads them from the
-//! feed. The job of the module `fan_out` writes pulled messages to the inboxes later, if the settings of the table allow it for
-//! the number of members.
+//! An inbox is a feed of the table of the messages. The messages of a feed with few members are *pushed*: one journal
+//! entry holds a message and the entries of all inboxes. The messages of a feed with more members are *pulled*: a
+//! member reads them from the feed. The job of the module `fan_out` writes pulled messages to the inboxes later, if the
+//! settings of the table allow it for the number of members.
 //!
-//! The state of a feed records the ranges of sequence numbers that are pulled. A switch leaves no gap in either direction:
-//! it starts the new kind of delivery, waits for the writes that began before, and then ends the old kind. Messages that
-//! are written in between are delivered both ways, and a reader returns them once.
+//! The state of a feed records the ranges of sequence numbers that are pulled. A switch leaves no gap in either
+//! direction: it starts the new kind of delivery, waits for the writes that began before, and then ends the old kind.
+//! Messages that are written in between are delivered both ways, and a reader returns them once.
 //!
-//! A pulled feed is pushed again when half of the permitted members are left. A feed whose number of members is close to
-//! the threshold therefore does not switch with every member who joins or leaves.
+//! A pulled feed is pushed again when its number of members has fallen to half of the threshold for pushing. A feed
+//! whose number of members is close to the threshold therefore does not switch with every member who joins or leaves.
 //!
 //! An entry refers to its message; a pushed entry can also contain a copy of it. A change of a pushed message changes
 //! all copies by the same journal entry. The copies of a pulled feed are not changed. A reader therefore ignores
@@ -192,7 +192,7 @@ fn begin_fan_out(engine: &Engine, table: &WideTable, users: &WideTable, feed: Ti
     })?;
     if is_begun {
         engine.audience_changed(table, feed);
-        // Requests that used the previous audience did not add their messages.
+        // Requests that used the previous audience did not add their messages to the list of waiting messages.
         engine.add_fan_out(table, feed, (from, engine.next_version()));
     }
     Ok(())
@@ -265,8 +265,9 @@ pub(crate) fn back_fill(
 type MakeRow<'m, 'v, T> =
     &'m dyn Fn(&T, &mut dyn FnMut() -> i64) -> std::result::Result<RowWrite<'v>, EngineError>;
 
-/// Writes rows of one inbox, without those whose parts are closed for writes. Returns the number of the latter. The rows of
-/// an inbox are written together, so one refused row prevents the others: the write is then repeated without it.
+/// Writes rows of one inbox, without the rows whose parts are closed for writes. Returns the number of these omitted
+/// rows. The rows of an inbox are written together, so one refused row prevents the others: the write is then repeated
+/// without it.
 fn write_open<'v, T>(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -332,8 +333,8 @@ pub(crate) fn reference<'v>(
     })
 }
 
-/// Removes the entries of a feed below the sequence number `end` from an inbox. Entries in parts that are closed for writes
-/// stay, and a reader of the inbox leaves them out.
+/// Removes the entries of a feed below the sequence number `end` from an inbox. Entries in parts that are closed for
+/// writes stay, and a reader of the inbox leaves them out.
 pub(crate) fn purge(
     engine: &Engine,
     table: &Arc<WideTable>,

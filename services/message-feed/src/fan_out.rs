@@ -1,23 +1,24 @@
 //! Fan-out: the job that writes the messages of feeds with many members to the inboxes.
 //!
-//! Such messages are pulled at first, so every inbox shows them when they are acknowledged. The job then writes their inbox
-//! entries in batches and raises the start of the pulled range, so that readers do not merge many messages of many feeds for
-//! ever. For each feed, it
+//! Such messages are pulled at first, so every inbox shows them when they are acknowledged. The job then writes their
+//! inbox entries in batches and raises the start of the pulled range, so that readers do not merge many messages of
+//! many feeds for ever. For each feed, it
 //!
-//! 1. takes a version and waits for the writes of messages that have begun before. All messages below the version are visible
-//!    then;
+//! 1. takes a version and waits for the writes of messages that have begun before. All messages below the version are
+//!    visible then;
 //! 2. stores the version as the end of its work. If a member joins later, the job may have read the members already, so
 //!    the request to join writes the entries of these messages;
-//! 3. writes the entries of up to 100 messages for all members, and stores the end of these messages as done. Readers of
-//!    inboxes read later messages from the feed, and drop a message that they get twice.
+//! 3. writes the entries of up to 100 messages for all members, and stores the end of these messages as done. Readers
+//!    of inboxes read later messages from the feed, and drop a message that they get twice.
 //!
-//! A crash, a pause or a cancel between any two steps loses nothing; the next run continues after the last stored end. An entry
-//! that is written again is the same.
+//! A crash, a pause or a cancel between any two steps loses nothing; the next run continues after the last stored end.
+//! An entry that is written again is the same.
 //!
-//! The job holds a claim on the feed while it reads members and writes their entries. A member who leaves is deleted first, and
-//! the request then waits for earlier claims before it removes the entries. So no entry is written after that.
+//! The job holds a claim on the feed while it reads members and writes their entries. A member who leaves is deleted
+//! first, and the request then waits for earlier claims before it removes the entries. So no entry is written after
+//! that.
 //!
-//! Entries refer to messages, also in tables whose pushed entries have copies.
+//! Entries refer to messages, even in tables whose pushed entries have copies.
 
 use std::iter;
 use std::ops::{Bound, ControlFlow};
@@ -109,7 +110,7 @@ pub fn fan_out(engine: &Engine, table: &Arc<WideTable>, step: FanOutStep<'_>) ->
             Ok(ControlFlow::Continue(())) => run.progress.feeds += 1,
             Ok(ControlFlow::Break(())) => break,
             Err(RowsError::Cancelled) => return Err(RowsError::Cancelled),
-            // The next run finds no message.
+            // The feed is being deleted, so the next run finds no message of it.
             Err(RowsError::Engine(EngineError::FeedDeleting(_))) => {}
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -200,7 +201,7 @@ impl<'r> Run<'r, '_> {
                         self.progress.messages += messages.len() as u64;
                         last.sequence + 1
                     }
-                    // The messages after it are read again.
+                    // The messages after the refused one are read again.
                     Some(refused) => {
                         self.progress.total -= total;
                         self.leave_to_readers(feed, Some(refused + 1))?;
@@ -253,8 +254,8 @@ impl<'r> Run<'r, '_> {
         Ok(messages)
     }
 
-    /// Writes the entries of messages for all members. Ends at a part that cannot be written any more, and returns a sequence
-    /// number in it; `None` if all entries are written.
+    /// Writes the entries of messages for all members. Ends at a part that cannot be written any more, and returns a
+    /// sequence number in it; `None` if all entries are written.
     fn write(&mut self, feed: TimelineId, messages: &[Message]) -> Result<Option<i64>> {
         let (engine, table) = (self.engine, self.table);
         let values = inbox_entry(table, feed);
@@ -322,8 +323,8 @@ fn message_of(table: &WideTable, row: &StoredRow) -> Result<Message> {
     })
 }
 
-/// Returns the highest sequence number of the entries that were refused because their part is closed for writes or dropped;
-/// `None` without such an entry.
+/// Returns the highest sequence number of the entries that were refused because their part is closed for writes or
+/// dropped; `None` without such an entry.
 fn closed(
     table: &WideTable,
     sequences: impl Iterator<Item = i64>,

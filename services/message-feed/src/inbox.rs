@@ -1,8 +1,8 @@
 //! Inboxes and conversations of a user.
 //!
-//! An inbox shows the messages of all feeds of which the user is a member, in the order of their sequence numbers, which
-//! are unique within the table. The entries of the inbox refer to messages, or hold copies of them. Pulled messages are read
-//! from their feeds, and merged with the entries.
+//! An inbox shows the messages of all feeds of which the user is a member, in the order of their sequence numbers,
+//! which are unique within the table. The entries of the inbox refer to messages, or hold copies of them. Pulled
+//! messages are read from their feeds, and merged with the entries.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -32,8 +32,8 @@ pub const CONVERSATIONS_MAX: usize = 1_000;
 /// User whose inbox is read.
 struct Reader {
     viewer: Viewer,
-    /// Lowest visible sequence number of the feeds of which the user is a member. Other entries are left over in parts that
-    /// were closed for writes when the user left.
+    /// Lowest visible sequence number of the feeds of which the user is a member. Other entries are left over in parts
+    /// that were closed for writes when the user left.
     visible_from: HashMap<TimelineId, i64>,
     /// Lowest sequence number of the current copies in entries, by feed.
     copied_from: HashMap<TimelineId, i64>,
@@ -49,8 +49,8 @@ struct Source<'e> {
 ///
 /// # Errors
 ///
-/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read, and
-/// the errors of [`Engine::users_table`].
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read,
+/// and the errors of [`Engine::users_table`].
 pub fn page(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -165,8 +165,8 @@ fn sources<'e>(
         }
     }
     // The sources are read one after the other. Without this wait, a message could be written to the first source after
-    // that source was read, below the sequence number of a message that is then read from the second source. The next page
-    // would skip it.
+    // that source was read, below the sequence number of a message that is then read from the second source. The next
+    // page would skip it.
     if !pulled.is_empty() && !engine.wait_for_messages(version, is_stopped) {
         return Err(RowsError::Cancelled);
     }
@@ -275,7 +275,7 @@ pub struct Conversation {
 /// Conversations of a user.
 #[derive(Debug, Clone, Default)]
 pub struct Conversations {
-    /// Conversations, those with the newest message first.
+    /// Conversations, the one with the newest message first.
     pub conversations: Vec<Conversation>,
     /// Number of all conversations.
     pub total: usize,
@@ -283,8 +283,8 @@ pub struct Conversations {
     pub unread: u64,
 }
 
-/// Returns the conversations of a user with the newest messages, and counts the unread messages of all. Reads the newest
-/// message of each conversation and all unread messages.
+/// Returns the conversations of a user with the newest messages, and counts the unread messages of all. Reads the
+/// newest message of each conversation and all unread messages.
 ///
 /// # Errors
 ///

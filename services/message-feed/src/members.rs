@@ -1,7 +1,7 @@
 //! Members of feeds: who joins and leaves, and the cursors of users.
 //!
-//! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user, feed,
-//! device), and the state of the delivery of a feed is in rows of the user "".
+//! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user,
+//! feed, device), and the state of the delivery of a feed is in rows of the user "".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -29,7 +29,7 @@ use crate::send::delete_rows;
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
-/// Number of inbox entries that one write of a back-fill adds, or one of a removal removes.
+/// Number of inbox entries that one write of a back-fill adds, and that one write of a removal removes.
 pub(crate) const ENTRIES_PER_WRITE: usize = 1_000;
 
 /// Membership of a user in a feed.
@@ -240,18 +240,20 @@ pub(crate) fn range_of(users: &WideTable, prefix: &[&str]) -> Result<Ranges> {
 pub struct Joined {
     /// The membership.
     pub member: Membership,
-    /// Number of earlier messages and events for which the inbox got no entry, because their parts are closed for writes.
+    /// Number of earlier messages and events for which the inbox got no entry, because their parts are closed for
+    /// writes.
     pub skipped: u64,
 }
 
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
-/// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request is
-/// safe: it completes an interrupted one, and does not change a membership.
+/// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request
+/// is safe: it completes an interrupted request, and does not change an existing membership.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an invalid name, [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of
-/// [`Engine::users_table`], [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
+/// [`RowsError::Invalid`] for an invalid name, [`RowsError::ConditionFailed`] if the user leaves meanwhile,
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`Engine::users_table`],
+/// [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
 pub fn join(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -287,8 +289,8 @@ pub fn join(
         }])
     };
     {
-        // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds every member
-        // who may see a message that it writes.
+        // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds every
+        // member who may see a message that it writes.
         let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
         engine.write_rows(&users, &make, &RowWriteOptions::default())?;
     }
@@ -309,13 +311,13 @@ pub fn join(
     })
 }
 
-/// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns false
-/// if the user was not a member. Repeating the request is safe.
+/// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns
+/// false if the user was not a member. Repeating the request is safe.
 ///
 /// # Errors
 ///
-/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`Engine::feed`], [`Engine::users_table`] and
-/// [`Engine::write_rows`].
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`Engine::feed`], [`Engine::users_table`]
+/// and [`Engine::write_rows`].
 pub fn leave(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -329,7 +331,7 @@ pub fn leave(
     Ok(was_member)
 }
 
-/// Does what [`leave`] does without a change of the delivery of the feed.
+/// Removes a member like [`leave`], without a change of the delivery of the feed.
 fn remove(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -350,8 +352,8 @@ fn remove(
     Ok(was_member)
 }
 
-/// Deletes the membership of a user in a feed, and the cursors of the devices. Deletes single rows and not a range, because
-/// readers of the inbox watch the journal for the keys of changed memberships.
+/// Deletes the membership of a user in a feed, and the cursors of the devices. Deletes single rows and not a range,
+/// because readers of the inbox watch the journal for the keys of changed memberships.
 fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, user: &str) -> Result<()> {
     loop {
         let mut scan = begin_scan(
@@ -438,7 +440,7 @@ pub fn device_cursors(
 /// Change of the state of a member.
 #[derive(Debug, Clone, Copy)]
 pub enum MemberChange<'a> {
-    /// Messages were read up to a sequence number. A lower one than before changes nothing.
+    /// Messages were read up to a sequence number. A number below the present cursor changes nothing.
     Cursor {
         /// Device that has read them; `None` = the user.
         device: Option<&'a str>,
@@ -453,8 +455,8 @@ pub enum MemberChange<'a> {
 ///
 /// # Errors
 ///
-/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name, and the
-/// errors of [`Engine::write_rows`].
+/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name,
+/// and the errors of [`Engine::write_rows`].
 pub fn change_member(
     engine: &Engine,
     table: &WideTable,

@@ -1,7 +1,7 @@
 //! Messages: the columns that users write, and messages as JSON.
 //!
-//! Columns that only the server writes, such as the sender, are separate members of the JSON, so users cannot choose their
-//! names for columns of their own.
+//! Columns that only the server writes, such as the sender, are separate members of the JSON, so users cannot choose
+//! their names for columns of their own.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -179,10 +179,10 @@ pub(crate) fn names_in(table: &WideTable, row: &Mutation<'_>, column: &str) -> O
 pub struct MessageEncoder {
     /// Returned columns: names, or prefixes that end with `*`; `None` = all.
     pub columns: Option<Vec<String>>,
-    /// True if each message has its feed.
+    /// True if the JSON of a message contains its feed.
     pub has_feed: bool,
-    /// True if each message has its lists `to` and `except`. They are not for readers of messages: a member must not learn
-    /// who else gets a message.
+    /// True if the JSON of a message contains its lists `to` and `except`. Readers of messages do not get these lists:
+    /// a member must not learn who else gets a message.
     pub has_lists: bool,
 }
 

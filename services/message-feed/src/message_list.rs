@@ -1,7 +1,7 @@
 //! Messages of a response as JSON.
 //!
-//! The messages are encoded one after the other into the same memory, and are copied once more, into the response. Texts of
-//! their own would need memory each, and would be copied and parsed again.
+//! The messages are encoded one after the other into the same memory, and are copied once more, into the response. A
+//! separate text for each message would need its own memory, and would be copied and parsed again.
 
 use tideline_engine::WideTable;
 use tideline_engine::rows::Mutation;

@@ -32,7 +32,7 @@ pub const PAGE_MESSAGES_MAX: usize = 1_000;
 pub const FEEDS_MAX: usize = 1_000;
 /// Maximum number of messages of a response with several feeds.
 pub const RESPONSE_MESSAGES_MAX: usize = 10_000;
-/// Total size of the messages of a response, in bytes of JSON, at which it ends.
+/// Total size of the messages of a response, in bytes of JSON, at which the response ends.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Maximum number of messages and events that are read for a page of a feed.
 pub const PAGE_SCANNED_MAX: usize = 100_000;
@@ -40,7 +40,7 @@ pub const PAGE_SCANNED_MAX: usize = 100_000;
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
 /// Initial capacity for the JSON of a message, in bytes. Most short texts fit.
 const MESSAGE_BYTES: usize = 512;
-/// Number of messages that a merge reads at once from each feed at least.
+/// Minimum number of messages that a merge reads at once from each feed.
 const MERGE_ROWS_MIN: usize = 8;
 
 /// Range and order of the messages of a read.
@@ -88,7 +88,7 @@ impl ReadTerms {
         }
     }
 
-    /// Returns the terms of a read on behalf of a user; without a user, the same terms.
+    /// Returns the terms of a read on behalf of a user; without a user, the terms without a viewer.
     ///
     /// # Errors
     ///
@@ -146,14 +146,14 @@ impl ReadTerms {
         }
     }
 
-    /// Returns true if the terms include a row. Checks whether the row is an event, whether the viewer sees it, and its time
-    /// if the range of keys does not bound the time.
+    /// Returns true if the terms include a row. Checks whether the row is an event, whether the viewer sees it, and its
+    /// time if the range of keys does not bound the time.
     fn has(&self, table: &WideTable, row: &StoredRow) -> Result<bool> {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
         self.has_columns(table, &row.key, &columns)
     }
 
-    /// Returns what [`has`](Self::has) returns, for a row whose columns are decoded already.
+    /// Returns the same as [`has`](Self::has), for a row whose columns are decoded already.
     fn has_columns(&self, table: &WideTable, key: &[u8], columns: &Mutation<'_>) -> Result<bool> {
         if !self.has_events && newest(table, columns, EVENT).is_some() {
             return Ok(false);
@@ -177,7 +177,7 @@ impl ReadTerms {
 pub struct Page {
     /// Messages in the order of the request.
     pub messages: MessageList,
-    /// Cursor after the page; that of the request if nothing was read.
+    /// Cursor after the page; the cursor of the request if nothing was read.
     pub next: Option<i64>,
     /// True if more messages follow.
     pub has_more: bool,
@@ -205,8 +205,8 @@ impl Default for Room {
 ///
 /// # Errors
 ///
-/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read, and
-/// the errors of [`RowScan::next_row`].
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, [`RowsError::Damaged`] for stored data that cannot be read,
+/// and the errors of [`RowScan::next_row`].
 pub fn page(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -290,8 +290,9 @@ pub fn newest_sequence(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId
     newest.map(|found| sequence_of(table, &found.row.key)).transpose()
 }
 
-/// Returns a cursor after all messages that were sent before this call. Every later message has a higher sequence number.
-/// In a table with manual sequence numbers, the cursor is the newest message of the feed. `feed` is `None` for an inbox.
+/// Returns a cursor after all messages that were sent before this call. Every later message has a higher sequence
+/// number. In a table with manual sequence numbers, the cursor is the newest message of the feed. `feed` is `None` for
+/// an inbox.
 ///
 /// # Errors
 ///
@@ -395,8 +396,9 @@ pub fn merge(
     let merge_terms = merge_terms(table, feeds, terms.order);
     let last = page.map(|token| position_of(&merge_terms, token)).transpose()?;
     let is_generated = table.feed().sequence == SequenceSource::Generated;
-    // The feeds are read one after the other. Without this wait, a message could be written to the first feed after that
-    // feed was read, with a lower position than a message that is then read from the second feed. A page would skip it.
+    // The feeds are read one after the other. Without this wait, a message could be written to the first feed after
+    // that feed was read, with a lower position than a message that is then read from the second feed. A page would
+    // skip it.
     let version = engine.next_version();
     if !engine.wait_for_messages(version, is_stopped) {
         return Err(RowsError::Cancelled);
@@ -554,8 +556,9 @@ pub(crate) fn begin_scan<'e>(
     )
 }
 
-/// Begins a scan of a secondary index, given with true if its columns suffice. `prefix` has the values of the first columns
-/// of its key, and `low` is a bound of the next one. The caller expects to take `wanted` rows.
+/// Begins a scan of a secondary index. `is_covered` is true if the columns of its entries suffice. `prefix` has the
+/// values of the first columns of its key, and `low` is a bound of the next one. The caller expects to take `wanted`
+/// rows.
 pub(crate) fn begin_index_scan<'e>(
     engine: &'e Engine,
     table: &Arc<WideTable>,

@@ -1,7 +1,7 @@
 //! Searches over messages: a search over the rows of the table, limited to feeds.
 //!
-//! A search on behalf of a user reads each match, because the index has neither the lists of a message nor the blocks of the
-//! user. So its pages, its total and its tokens do not depend on hidden messages.
+//! A search on behalf of a user reads each match, because the index has neither the lists of a message nor the blocks
+//! of the user. So its pages, its total and its tokens do not depend on hidden messages.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,12 +23,13 @@ use crate::message::{MessageEncoder, key_of, newest};
 use crate::read::FEEDS_MAX;
 use crate::viewer::{Viewer, inbox_user, readable_feed};
 
-/// Searches messages, and passes each to `take` as JSON. Returns also the number of matches on all pages; `None` if a search on
-/// behalf of a user has too many matches to test them all.
+/// Searches messages, and passes each to `take` as JSON. Also returns the number of matches on all pages; `None` if a
+/// search on behalf of a user has too many matches to test all of them.
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`] for too many feeds, the errors of [`Engine::feed`] and [`Viewer::new`], and those of [`Search`].
+/// [`RowsError::OverLimit`] for too many feeds, the errors of [`Engine::feed`] and [`Viewer::new`], and those of
+/// [`Search`].
 pub fn search(
     engine: &Engine,
     table: &Arc<WideTable>,

@@ -42,8 +42,8 @@ pub const MESSAGES_MAX: usize = 1_000;
 pub const NAMES_MAX: usize = 1_000;
 /// Maximum number of messages and inbox entries that one request writes.
 pub const ENTRIES_MAX: usize = 20_000;
-/// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a millisecond
-/// to encode.
+/// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a
+/// millisecond to encode.
 const ENTRIES_AT_ONCE_MAX: usize = 100;
 /// Maximum size of a copy of a message, in bytes. The entries of a larger message refer to it: a page would otherwise
 /// read the whole copy even if the request selects other columns.
@@ -120,8 +120,8 @@ pub struct BegunSend {
     pub commit: Option<SendCommit>,
 }
 
-/// Commit of messages. As a future, it returns what [`RowCommit`] returns. It holds the claim on the message ids and on
-/// the feed, so it must be polled to its end, also if the request that began it has ended.
+/// Commit of messages. As a future, it returns the same as [`RowCommit`]. It holds the claim on the message ids and on
+/// the feed, so it must be polled to its end, even if the request that began it has ended.
 #[derive(Debug)]
 pub struct SendCommit {
     commit: RowCommit,
@@ -147,8 +147,8 @@ impl Future for SendCommit {
     }
 }
 
-/// Reads the body of a request. Callers need not contain a JSON parser for it: this crate is built for speed, theirs may be
-/// built for size.
+/// Reads the body of a request. Callers need no JSON parser of their own: this crate is compiled for speed, and a
+/// caller may be compiled for size.
 ///
 /// # Errors
 ///
@@ -224,7 +224,7 @@ pub fn begin(
                 let commit = commit.map(|commit| SendCommit { commit, claim });
                 return Ok(BegunSend { sent, commit });
             }
-            // It was deleted before the claim.
+            // The feed was deleted before the claim.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
@@ -234,7 +234,7 @@ pub fn begin(
 }
 
 /// Returns true if [`begin`] reads nothing that is stored and waits for nothing for these messages. It then takes only
-/// the time to parse and encode them. If another request deletes the feed meanwhile, it waits nevertheless.
+/// the time to parse and encode them. If another request deletes the feed meanwhile, [`begin`] waits nevertheless.
 pub fn reads_nothing(engine: &Engine, table: &WideTable, feed: &FeedName, messages: &[NewMessage]) -> bool {
     // A message id is looked up in its index, and a given sequence number among the messages.
     let is_plain = |message: &NewMessage| message.id.is_none() && message.sequence.is_none();
@@ -493,7 +493,8 @@ pub(crate) struct ReaderLists<'m> {
 }
 
 impl<'m> ReaderLists<'m> {
-    /// Creates the lists of a message: the members that it names; all if `to` is `None`, without those of `except`.
+    /// Creates the lists of a message. The message is shown to the members in `to`, or to all if `to` is `None`, but
+    /// not to those in `except`.
     pub(crate) fn new(to: Option<&'m [String]>, except: &'m [String]) -> Self {
         Self {
             to: to.map(|to| to.iter().map(String::as_str).collect()),
@@ -559,8 +560,8 @@ pub(crate) fn entry_columns<'v>(
     columns
 }
 
-/// Returns the copy of a message with these columns, in the form of stored rows. Its time is 0: a reader of a copy uses only
-/// values, and so the copy can be encoded before the write has a time.
+/// Returns the copy of a message with these columns, in the form of stored rows. Its time is 0: a reader of a copy uses
+/// only values, and so the copy can be encoded before the write has a time.
 fn copy_of(values: &Values) -> Bytes {
     let message = Mutation {
         effect: Effect::Replace,
@@ -579,8 +580,8 @@ impl CopyRoom {
         Self(COPIED_WRITE_BYTES.saturating_sub(rows * ROW_BYTES))
     }
 
-    /// Takes the bytes of a message, and those of its copies if they fit. Returns the copy; `None` if the entries of the
-    /// message must refer to it.
+    /// Takes the bytes of a message, and those of its copies if they fit. Returns the copy; `None` if the entries of
+    /// the message must refer to it.
     pub(crate) fn take(&mut self, table: &WideTable, values: &Values, copies: usize) -> Option<Bytes> {
         if !has_copies(table) {
             return None;

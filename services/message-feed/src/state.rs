@@ -1,9 +1,9 @@
-//! State of the delivery of a feed: the ranges of sequence numbers that members read from the feed, and the progress of the
-//! job that writes such messages to the inboxes later.
+//! State of the delivery of a feed: the ranges of sequence numbers that members read from the feed, and the progress of
+//! the job that writes such messages to the inboxes later.
 //!
 //! The ranges are in the row ("", feed, "") of the table of users, which requests change. The progress is in the row
-//! ("", feed, "fan_out"), which only the job writes. It applies to ranges that the job writes: their effective start is the
-//! progress, so the job shortens a range without a change of the ranges.
+//! ("", feed, "fan_out"), which only the job writes. It applies to ranges that the job writes: their effective start is
+//! the progress, so the job shortens a range without a change of the ranges.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,8 +41,8 @@ pub(crate) struct Pulled {
 pub(crate) struct Progress {
     /// Sequence number below which the inboxes have all messages of the ranges of the job.
     pub(crate) done: i64,
-    /// Sequence number below which the job writes messages at present. A member who joins gets those from `done` on by the
-    /// job or by the request to join.
+    /// Sequence number below which the job writes messages at present. A member who joins gets the messages from `done`
+    /// on from the job or from the request to join.
     pub(crate) until: i64,
 }
 
@@ -143,13 +143,14 @@ impl State {
         self.ranges(self.progress.done)
     }
 
-    /// Returns true if a member who joins must not get an entry of a message, because readers of the inbox or the job add it.
+    /// Returns true if a member who joins must not get an entry of a message, because readers of the inbox or the job
+    /// add it.
     pub(crate) fn is_left_to_others(&self, sequence: i64) -> bool {
         let mut ranges = self.ranges(self.progress.until);
         ranges.any(|(from, to)| sequence >= from && to.is_none_or(|to| sequence < to))
     }
 
-    /// Returns the ranges, those of the job only from `done` on.
+    /// Returns the ranges. Ranges of the job begin at `done` or later.
     fn ranges(&self, done: i64) -> impl Iterator<Item = (i64, Option<i64>)> {
         self.pulled.iter().filter_map(move |range| {
             let from = match range.is_fanned_out {
@@ -177,8 +178,9 @@ impl State {
             .retain(|range| !range.is_fanned_out || range.to.is_none_or(|to| to > done));
     }
 
-    /// Ends the fan-out of the unwritten messages below `end`, or of all and of later messages if `end` is `None`.
-    /// Readers of inboxes always read these messages from the feed. Returns true if this changes a range.
+    /// Ends the fan-out of the unwritten messages below `end`. If `end` is `None`, ends the fan-out of all unwritten
+    /// and later messages. Readers of inboxes always read these messages from the feed. Returns true if this changes a
+    /// range.
     pub(crate) fn leave_to_readers(&mut self, end: Option<i64>) -> bool {
         let done = self.progress.done;
         let mut ranges: Vec<Pulled> = Vec::with_capacity(self.pulled.len() + 1);
@@ -228,7 +230,8 @@ fn read_json<T: DeserializeOwned + Default>(
     Ok(Some((value, row.digest())))
 }
 
-/// Writes a JSON value of the state of a feed. Returns false if the required state has changed, so that nothing was written.
+/// Writes a JSON value of the state of a feed. Returns false if the required state has changed, so that nothing was
+/// written.
 fn write_json(
     engine: &Engine,
     users: &WideTable,

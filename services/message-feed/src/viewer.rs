@@ -1,7 +1,7 @@
 //! Messages of a feed as one user sees them.
 //!
-//! A viewer does not see the messages that their lists `to` and `except` keep from it, and those of senders that it has
-//! blocked. The same holds for their events. A read without a viewer returns all messages.
+//! A viewer sees neither the messages whose lists `to` and `except` exclude the viewer, nor the messages of blocked
+//! senders. The same applies to the events of these messages. A read without a viewer returns all messages.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ pub fn readable_feed(
     }
 }
 
-/// Returns the message of the error of a read of what belongs to another user.
+/// Returns the error message for a read of data of another user.
 pub fn not_readable(principal: &str, user: &str) -> String {
     format!(
         "as: {principal:?} cannot read what belongs to user {user:?}; name the principal in the path, or omit `as`"

@@ -1,5 +1,5 @@
-//! Messages whose write has begun: their ids and their feed stay claimed until the commit was waited for, also on other
-//! threads than the one that has begun it.
+//! Messages whose write has begun: their ids and their feed stay claimed until a thread has waited for the commit, even
+//! if another thread has begun the write.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;

@@ -106,7 +106,7 @@ fn changes_name_feeds_inboxes_and_users() {
     watched.join("cid");
     watched.expect(&[], &["", "bea", "cid"]);
     assert!(watched.call(|engine, table| leave(engine, table, room, "ann", &|| false)));
-    // With it, the entries of the inbox are removed.
+    // The entries of the feed are removed from the inbox together with the membership.
     watched.expect(&[inbox], &["ann"]);
     watched.call(|engine, table| delete_feed(engine, table, other, &|| false));
     watched.expect(&[other], &[]);

@@ -1,5 +1,5 @@
-//! The job that writes messages to inboxes: which entries exist before, while and after it runs. Also the copies of messages
-//! that inbox entries have, the reads that use them, and the entries of a member who leaves and joins again.
+//! The job that writes messages to inboxes: which entries exist before, while and after it runs. Also the copies of
+//! messages that inbox entries have, the reads that use them, and the entries of a member who leaves and joins again.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -107,7 +107,7 @@ fn a_large_feed_is_read_at_once_and_written_to_inboxes_later() {
         assert_eq!(entries(&database, user), expected, "user {user}");
         assert_eq!(shown(&database, user), expected, "user {user}");
     }
-    // The same members see later messages in the feed again, also after a restart, which forgets the waiting messages.
+    // The same members see later messages in the feed again, even after a restart, which forgets the waiting messages.
     let later = send(&database, 2);
     database.reopen();
     assert!(!waits(&database));
@@ -276,7 +276,7 @@ fn send_text(database: &Database, text: &str) -> i64 {
     )
 }
 
-/// Returns the row of an entry as the table of rows has it.
+/// Returns true if the inbox entry of a user for a message has a copy of the message.
 fn has_copy(database: &Database, user: usize, sequence: i64) -> bool {
     let (engine, table) = (database.engine(), database.table());
     let inbox = database.id(&format!("inbox,user=u{user}"));
@@ -323,7 +323,7 @@ fn copies_have_the_message_and_follow_its_changes() {
         [first, large, huge].map(|of| has_copy(&database, 1, of)),
         [true, false, true]
     );
-    // A member without history has no entry of the earlier messages, also after a change.
+    // A member without history has no entry of the earlier messages, even after a change.
     exit(&database, 2);
     enter(&database, 7..8, None);
     let edit: EditMessage = parse(&json!({"columns": {"text": "eins"}}));

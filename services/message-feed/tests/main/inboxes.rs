@@ -1,7 +1,8 @@
-//! Members, inboxes and unread counts against a naive model, and inboxes that are read while members and messages change.
+//! Members, inboxes and unread counts against a naive model, and inboxes that are read while members and messages
+//! change.
 //!
-//! The limit of pushed messages is low, so that the delivery of each feed switches often. The job that writes messages to
-//! inboxes runs at random moments; between its steps other requests run, and it is cancelled at random steps.
+//! The limit of pushed messages is low, so that the delivery of each feed switches often. The job that writes messages
+//! to inboxes runs at random moments; between its steps other requests run, and it is cancelled at random steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -177,7 +178,7 @@ impl Model {
         assert_eq!(was_member, self.members.remove(&(feed, user)).is_some());
     }
 
-    /// Blocks a sender, or ends that.
+    /// Blocks a sender, or ends the block.
     fn block(&mut self, database: &Database, random: &mut Random) {
         let (user, sender) = (random.of(&USERS), random.of(&USERS));
         let (engine, table) = (database.engine(), database.table());

@@ -1,7 +1,7 @@
 //! Database with feeds, and a naive model of its messages: random steps change both in the same way.
 //!
 //! A step sends messages, changes or deletes one, deletes a feed, flushes, reopens the database, advances the clock, or
-//! moves, archives and drops parts. The outcome of each step, also of a refused one, must be that of the model.
+//! moves, archives and drops parts. The outcome of each step, even of a refused one, must be that of the model.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -300,7 +300,7 @@ fn a_manual_number_that_exists_refuses_the_whole_batch() {
     assert_eq!(failed(database.edit((5, Some(9)), &text)), event);
     assert_eq!(failed(database.recall(5, Some(9))), event);
     assert_eq!(failed(database.delete(5, Some(9))), event);
-    // The number of the message itself is not free for its event, also not when the message is deleted.
+    // The number of the message itself is not free for its event, even if the message is deleted.
     let own = "the event: its sequence number 5 is that of the message; give another one";
     assert_eq!(failed(database.edit((5, Some(5)), &text)), own);
     assert_eq!(failed(database.recall(5, Some(5))), own);
@@ -383,7 +383,7 @@ fn a_recalled_message_is_not_changed() {
         ),
         (&json!({}), &json!({"like": 2}), &json!("ann"), &json!("a"))
     );
-    // It can be deleted, and its id stays known.
+    // The message can be deleted, and its id stays known.
     database.delete(sequence, None).expect("it is deleted");
     let sent = database.send(FEED, &json!([{"id": "a"}])).expect("it is sent");
     assert_eq!(
@@ -450,7 +450,7 @@ fn counters_have_limits() {
         over(database.count(sequence, &[("one more", 1)])),
         (limit, limit + 1)
     );
-    // The number of counters after the request counts, and known ones are not new.
+    // The limit applies to the number of counters after the request, and known counters are not new.
     assert_eq!(
         over(database.count(sequence, &add(COUNTERS_MAX))),
         (limit, limit + 1)

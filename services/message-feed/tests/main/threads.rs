@@ -23,7 +23,7 @@ const FEED: &str = "room,name=lobby";
 const WRITERS: u64 = 6;
 const READERS: usize = 3;
 
-/// Reduces the number of running threads when it is dropped, also by a panic, so that no other thread waits forever.
+/// Reduces the number of running threads when it is dropped, even by a panic, so that no other thread waits forever.
 pub(crate) struct Ended<'a>(pub(crate) &'a AtomicUsize);
 
 impl Drop for Ended<'_> {
@@ -363,7 +363,7 @@ fn a_deletion_of_a_feed_removes_all_earlier_messages_and_no_later_one() {
         }
         let acknowledged: BTreeSet<i64> = sent.iter().map(|(number, _)| *number).collect();
         assert!(found.is_subset(&acknowledged));
-        // A deletion with its id again: the feed does not exist.
+        // Deletes the feed again, by its id: it does not exist afterwards.
         let feed = engine.feed(table, &key(FEED)).expect("it exists");
         engine.delete_feed(table, feed, &|| false).expect("it is deleted");
         let missing = engine.feed(table, &key(FEED)).expect_err("it is deleted");
