@@ -120,8 +120,8 @@ fn run_all(tier: &str, querier: &Querier, table: &Table, steps: usize) {
                 step: if is_instant { 0 } else { HOUR / MILLI },
                 lookback_delta: None,
             };
-            // By default, functions over ranges remove the metric name at once, but `label_replace` still needs it
-            // here.
+            // By default, functions over ranges remove the metric name immediately, but `label_replace` still
+            // needs it here.
             let settings = Evaluation {
                 delayed_name_removal: true,
                 ..Evaluation::default()

@@ -137,7 +137,7 @@ impl QueryOptions {
             settings: tideline_promql::Settings {
                 lookback_delta: set.lookback_millis(),
                 max_samples: set.samples_max,
-                // Grouped names can be kept only if functions do not drop names at once.
+                // Grouped names can be kept only if functions do not drop names immediately.
                 delayed_name_removal: delayed || keeps_grouped_names,
                 keeps_grouped_names,
                 start_timestamps: set.start_timestamps,
