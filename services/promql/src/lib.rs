@@ -5,7 +5,10 @@
 //! | [`annotations`] | [`Annotations`]: warnings and infos of a query result |
 //! | [`ast`] | the expression tree |
 //! | [`parse`](parse()) | parser and type checks of expressions |
-//! | [`pretty`](pretty()), [`to_json`] | expression as indented text or JSON; its `Display` writes one line |
+//! | `lex`, `check` | tokens of a query; checks of types, arguments and vector matching |
+//! | [`pretty`](pretty()), [`to_json`] | expression as indented text or JSON; the `Display` of `Expr` writes one line |
+//! | `print`, `json` | these texts |
+//! | `plan` | the plan of a query: the expression with its parameters resolved |
 //! | [`function`] | the function table: names, argument types, result types |
 //! | [`labels`] | [`Labels`], the identity of a series |
 //! | [`matcher`] | [`Matcher`], a condition on one label |
@@ -17,6 +20,9 @@
 //! | [`note`] | notes of functions on their samples, the source of annotations |
 //! | [`pattern`] | regular expressions with Prometheus' semantics |
 //! | [`quote`] | string literals with Go's quoting |
+//! | `number`, `math` | number formats and float arithmetic of Go |
+//! | `calendar` | dates in UTC |
+//! | `hash` | hash of labels, by which `limit_ratio` selects series |
 //! | [`error`] | errors in the classes of Prometheus' API |
 //!
 //! # Boundaries

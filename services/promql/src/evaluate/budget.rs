@@ -201,7 +201,8 @@ pub(crate) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    /// Starts the output of an operation with `series` input series. As many output series are free of [`SERIES_COST`].
+    /// Starts the output of an operation with `series` input series. The same number of output series has no
+    /// [`SERIES_COST`].
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
             max: budget.max,

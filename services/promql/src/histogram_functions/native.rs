@@ -91,7 +91,7 @@ fn slot_of_rank(slots: impl Iterator<Item = Slot>, rank: f64) -> (Option<Slot>, 
 
 /// Limits a bucket to the assumed range of its observations. An exponential bucket around zero is limited by
 /// [`cut_at_zero`]. In a custom bucket, an infinite lower bound is replaced by zero if the upper bound is
-/// positive. For other custom buckets with an infinite bound, the error is the finite bound, which is the
+/// positive. For other custom buckets with an infinite bound, returns `Err` with the finite bound, which is the
 /// quantile.
 fn open_ended(mut bucket: Bucket, histogram: &Histogram) -> Result<Bucket, f64> {
     if !histogram.uses_custom_buckets() {
