@@ -1,6 +1,6 @@
 //! Fill: values for windows without a value.
 //!
-//! Filling happens once per column after all values are merged, because a fill needs the neighbouring windows.
+//! Filling happens once per column after all values are merged, because a fill needs the neighboring windows.
 
 use tideline_engine::model::{Value, ValueKind};
 

@@ -155,8 +155,8 @@ impl Querier {
         })
     }
 
-    /// Returns a querier with the same threads for another handle of the engine. Memory and bytes read are charged to the
-    /// tenant of that handle.
+    /// Returns a querier with the same threads for another handle of the engine. Memory and bytes read are charged to
+    /// the tenant of that handle.
     #[must_use]
     pub fn with_engine(&self, engine: Arc<Engine>) -> Self {
         Self {
@@ -388,8 +388,8 @@ impl Context<'_> {
         self.engine.note_read(self.table, ids);
     }
 
-    /// Counts the bytes that a reader has read since the last call, and charges them to the tenant of the query. Waits if
-    /// the rate of cold and archived bytes is limited and exceeded.
+    /// Counts the bytes that a reader has read since the last call, and charges them to the tenant of the query. Waits
+    /// if the rate of cold and archived bytes is limited and exceeded.
     pub(crate) fn meter(&self, seen: &mut Metered, cost: &ReadCost) -> Result<()> {
         let all = cost.total().bytes;
         self.engine

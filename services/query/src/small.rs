@@ -1,12 +1,12 @@
 //! Small queries: running them takes about as long as waking another thread.
 //!
 //! A query is small if few timelines have to be examined and few segments, all hot, have to be read. A query for rows
-//! must also have a low limit, no sort and no samples. The real cost is known only after a query has run, so the small
+//! must also have a low limit, no sort and no sampling. The real cost is known only after a query has run, so the small
 //! form of a query has a tight budget. If the small form exceeds its budget, the caller runs the original query in the
 //! usual way.
 //!
-//! No query is small if the backend sends requests over a network: a thread that reads HTTP requests must not wait
-//! for the network.
+//! No query is small if the backend sends requests over a network: small queries run on threads that read HTTP
+//! requests, and these must not wait for the network.
 
 use std::time::Duration;
 

@@ -108,7 +108,7 @@ fn last_minus_first<T: Copy + Into<i128>>(values: &[T]) -> i128 {
 }
 
 /// Returns the growth that [`last_minus_first`] lacks because of resets. Resets are rare, so the loop mostly compares
-/// neighbouring values.
+/// neighboring values.
 fn restarts<T: Copy + Into<i128> + PartialOrd>(values: &[T]) -> i128 {
     let drops = values.windows(2).filter(|pair| pair[1] < pair[0]);
     let step_for_difference = |pair: &[T]| {

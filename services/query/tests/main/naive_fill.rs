@@ -1,4 +1,4 @@
-//! Naive evaluator of fills: searches the neighbours of each empty window.
+//! Naive evaluator of fills: searches the neighbors of each empty window.
 
 use tideline_model::{TimeRange, Value};
 use tideline_query::{Fill, Function, WindowSpec};
