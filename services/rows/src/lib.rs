@@ -13,7 +13,10 @@
 //! | [`selection`] | the returned columns and versions; rows as JSON |
 //! | [`write`](mod@write) | writes and their outcomes |
 //! | [`large`] | values of any size as streams |
+//! | `cut` | large values of ordinary writes, stored before their rows |
 //! | [`read`] | reads by key, scans, counts, deletes of ranges |
+//! | `parts` | parts of a table that can have rows that match a condition |
+//! | [`rekey`] | copy of rows into a table with another key |
 //! | [`search`] | searches through a search index |
 //! | `index_filter` | selection of rows through a search index |
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |

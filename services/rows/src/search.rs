@@ -33,7 +33,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Minimum number of rows that a search with a guard takes from the index at once.
 const GUARDED_STEP: usize = 100;
 
-/// Function that returns true if a search may show a row, which it receives with its stored key.
+/// Function that receives the stored key and the columns of a row, and returns true if a search may show the row.
 pub type RowGuard<'g> = &'g dyn Fn(&[u8], &Mutation<'_>) -> Result<bool>;
 
 /// Planned search.
@@ -53,10 +53,9 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the index has a column of the condition or of the order not at all or not in a
-    /// suitable form, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort
-    /// keys; and the errors of [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and
-    /// [`Engine::search_index`].
+    /// [`RowsError::Invalid`] if a column of the condition or of the order is not in the index, or not in a suitable
+    /// form, or if the token belongs to another request; [`RowsError::OverLimit`] for too many rows or sort keys; and
+    /// the errors of [`RowMatcher::for_index`](crate::condition::RowMatcher::for_index) and [`Engine::search_index`].
     pub fn new(
         engine: &Engine,
         table: &WideTable,
@@ -133,14 +132,15 @@ impl Search {
         self.page_as(engine, table, selection, selection, is_stopped, take)
     }
 
-    /// Reads the page, and passes each row to `take` in the form of `encoder`, which needs the columns of `selection`. The
-    /// form must be a JSON object.
+    /// Reads the page, and passes each row to `take` in the form of `encoder`, which needs the columns of `selection`.
+    /// The form must be a JSON object.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Cancelled`] if `is_stopped` returns true, [`SearchBehind`](tideline_engine::EngineError::SearchBehind)
-    /// if the index does not reach the requested position in time, [`Memory`](tideline_engine::EngineError::Memory) if no
-    /// memory is left, and the errors of [`Engine::search_rows`] and of `take`.
+    /// [`RowsError::Cancelled`] if `is_stopped` returns true,
+    /// [`SearchBehind`](tideline_engine::EngineError::SearchBehind) if the index does not reach the requested position
+    /// in time, [`Memory`](tideline_engine::EngineError::Memory) if no memory is left, and the errors of
+    /// [`Engine::search_rows`] and of `take`.
     pub fn page_as(
         &self,
         engine: &Engine,
@@ -183,16 +183,18 @@ impl Search {
         Ok(self.end(engine, page.total, last.map(|last| &last.mark)))
     }
 
-    /// Returns the columns of the condition and of the order of `request`, which the search was planned for.
+    /// Returns the columns of the condition and of the order. `request` is the request for which the search was
+    /// planned.
     pub fn columns<'r>(&'r self, request: &'r SearchRows) -> impl Iterator<Item = String> + 'r {
         let tested = self.filter.matcher().map(|matcher| matcher.columns());
         let sorted = request.sort.iter().map(|key| key.column.clone());
         tested.into_iter().flatten().chain(sorted)
     }
 
-    /// Does what [`page_as`](Self::page_as) does with the rows that a guard lets through. Returns also the number of these
-    /// rows on all pages; `None` if more than [`GUARDED_ROWS_MAX`] rows match. Hidden rows have no effect on the result: the
-    /// total does not count them, and the token of the next page is the position of a returned row.
+    /// Reads the page like [`page_as`](Self::page_as), but passes only the rows that a guard allows. Also returns the
+    /// number of these rows on all pages; `None` if more than [`GUARDED_ROWS_MAX`] rows match. Hidden rows have no
+    /// effect on the result: the total does not count them, and the token of the next page is the position of a
+    /// returned row.
     ///
     /// # Errors
     ///
@@ -256,7 +258,7 @@ impl Search {
         Ok((self.end(engine, total.unwrap_or_default(), mark), total))
     }
 
-    /// Counts the rows that match and that a guard lets through; `None` if more than [`GUARDED_ROWS_MAX`] rows match.
+    /// Counts the rows that match and that a guard allows; `None` if more than [`GUARDED_ROWS_MAX`] rows match.
     fn guarded_total(
         &self,
         engine: &Engine,
@@ -312,8 +314,8 @@ impl Search {
         }
     }
 
-    /// Reads a row with these column groups, and passes its columns to `take`. Returns false without a call if the row does not
-    /// match any more, or the guard does not let it through.
+    /// Reads a row with these column groups, and passes its columns to `take`. Returns false without a call if the row
+    /// does not match any more, or if the guard does not allow it.
     fn with_match(
         &self,
         engine: &Engine,

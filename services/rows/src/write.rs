@@ -43,7 +43,7 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Bytes that are allocated per line of an outcome; the outcome of a row that was written has fewer, unless its key is long.
+/// Bytes that are allocated per line of an outcome; a line for a written row is shorter, unless its key is long.
 const TYPICAL_OUTCOME_BYTES: usize = 96;
 /// Maximum total size of the returned rows of an entry that are stored with an idempotency key, in bytes. If they are
 /// larger, the outcomes are stored without the returned rows.
@@ -86,8 +86,8 @@ pub struct WrittenLines {
     pub position: Option<SequenceNumber>,
 }
 
-/// Reads the body of a request. Callers need not contain a JSON parser for it: this crate is built for speed, theirs may be
-/// built for size.
+/// Reads the body of a request. Callers need no JSON parser of their own: this crate is compiled for speed, and a
+/// caller may be compiled for size.
 ///
 /// # Errors
 ///

@@ -137,7 +137,7 @@ fn parts_by_generated_ids_are_read_by_conditions_and_dropped_with_their_index_en
     assert_eq!(dropped.len(), 70);
     let kept = between(before, i64::MAX);
     assert_eq!(kept.len(), 100);
-    // A part in the cold tier is read by the tier.
+    // A read of the cold tier finds a part in this tier.
     let cold = between(before + 10 * DAY, before + 11 * DAY);
     let table = database.table();
     let every = table.settings().parts.as_ref().expect("it is divided").every;
@@ -168,7 +168,7 @@ fn parts_by_generated_ids_are_read_by_conditions_and_dropped_with_their_index_en
         database.check_stored();
         database.open();
     }
-    // Ids rise also after the restart, and rows of dropped parts are refused.
+    // Ids also rise after the restart, and rows of dropped parts are refused.
     let new = put(&database, "new");
     assert!(new.iter().all(|id| kept.last().is_some_and(|last| id > last)));
     database.close();
