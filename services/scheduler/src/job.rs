@@ -13,7 +13,7 @@ use crate::throttle::JobCost;
 /// Unit of background work: planned, running or past.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Number of the job. Later jobs have larger numbers, also across restarts.
+    /// Number of the job. Later jobs have larger numbers, even after a restart.
     pub id: u64,
     /// Kind of work.
     #[serde(with = "crate::stored_kind")]

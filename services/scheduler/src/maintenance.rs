@@ -48,7 +48,8 @@ pub trait Maintenance: Send + Sync + 'static {
         None
     }
 
-    /// Returns a text for users: the effects of cancelled work that stay. `completed` is the cost of its completed parts.
+    /// Returns a text for users: the effects of cancelled work that stay. `completed` is the cost of its completed
+    /// parts.
     fn after_cancel(&self, _work: &Planned, _completed: &JobCost) -> &'static str {
         NOTHING_CHANGED
     }

@@ -1,7 +1,7 @@
 //! Jobs that a request starts at once and performs on its own thread.
 //!
 //! Such jobs are listed, cancelled and recorded like planned jobs. After each step, the request checks whether to
-//! continue; at the end, it reports the outcome. Several such jobs may run at a time, also while the runner performs a
+//! continue; at the end, it reports the outcome. Several such jobs may run at a time, even while the runner performs a
 //! job. A copy of rows into a table with another key is started by `services/http`; the other jobs are here:
 //!
 //! | module | job |

@@ -1,6 +1,6 @@
 //! Maintenance of wide tables: builds of secondary indexes, moves of parts between tiers, surveys, and removal of
-//! expired rows, of large values without a row and of files without a part. Also the fan-out of feed tables, whose messages
-//! are rows.
+//! expired rows, of large values without a row and of files without a part. It also writes the messages of feed tables,
+//! which are rows, to inboxes (fan-out).
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -64,8 +64,8 @@ const ORPHANS_EVERY: i64 = NANOS_PER_DAY;
 /// one row per large value.
 const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
 
-/// Age of the oldest waiting message at which a fan-out starts, in nanoseconds. Inboxes show the messages before, so a longer
-/// time only makes their reads slower, and a shorter one starts a job for few messages.
+/// Age of the oldest waiting message at which a fan-out starts, in nanoseconds. Inboxes show a message even before its
+/// fan-out, so a longer time only makes their reads slower, and a shorter time starts a job for few messages.
 const FAN_OUT_AGE: i64 = 60 * NANOS_PER_SECOND;
 /// Minimum time between two fan-outs of a table, in nanoseconds, in which other jobs can start.
 const FAN_OUT_EVERY: i64 = 10 * NANOS_PER_SECOND;
@@ -511,7 +511,7 @@ impl RowsSurvey {
             (false, _) => "the messages that waited before the start of the server are looked up".to_owned(),
         };
         let served = served.get(&(table.table, JobKind::FanOut)).copied();
-        // A time after the present one was served before the clock was set back.
+        // A served time in the future was recorded before the clock was set back.
         let served = served.filter(|at| self.now.is_none_or(|now| *at <= now));
         let created = self.tables.iter().find(|known| known.id == table.table)?.created;
         let oldest = table.oldest.filter(|_| table.is_complete);

@@ -3,14 +3,14 @@
 //! A read at a timestamp opens every segment whose window contains the timestamp: its *stack*. Folding lowers stacks,
 //! but writes bytes again. The height of stacks and the written bytes are balanced as in size-tiered compaction:
 //!
-//! 1. A stack may be as high as its tier allows ([`Shape::height`]). Above that, a run of neighbours in write order
+//! 1. A stack may be as high as its tier allows ([`Shape::height`]). Above that, a run of neighbors in write order
 //!    is folded: the one with the fewest bytes per segment saved.
 //! 2. Only runs that grow are folded: the output is at least [`Shape::growth`] times the largest input. A byte is
 //!    therefore rewritten about as often as the logarithm of the number of segments to the base `growth`.
 //! 3. Above [`Shape::height_max`] a stack is folded even if no run grows.
 //!
 //! A store that keeps data for decades has many windows with few segments each. Above [`SEGMENTS_CROWDED`] segments,
-//! further segments are merged wherever that costs least: late data within a window, or eight neighbouring windows into
+//! further segments are merged wherever that costs least: late data within a window, or eight neighboring windows into
 //! one. Old windows thus become wide while recent ones stay narrow. Hot segments that migrate soon are counted, but not
 //! merged.
 
@@ -26,7 +26,7 @@ use super::writes::{INPUTS_MAX, Inputs};
 use super::{Claimed, work, writes};
 use crate::maintenance::{Planned, Urgency};
 
-/// Number of segments in a store above which neighbours are joined. A read of all time opens this many segments, and a
+/// Number of segments in a store above which neighbors are joined. A read of all time opens this many segments, and a
 /// start reads their rows. The limit is far below 1,000, so that late data and a backfill do not exceed 1,000 segments
 /// before the next fold.
 pub const SEGMENTS_CROWDED: usize = 600;
@@ -36,8 +36,8 @@ pub const SEGMENTS_LASTING_MIN: usize = 300;
 /// Minimum ratio of the output of a join to its largest input, so that a large window is not rewritten for a little
 /// late data.
 const JOIN_GROWTH: u64 = 2;
-/// Number of times that one join doubles the width of a window: eight neighbours are joined at once. A byte is then
-/// rewritten twice until 64 neighbours have become one window. If windows were joined in pairs, it would be rewritten
+/// Number of times that one join doubles the width of a window: eight neighbors are joined at once. A byte is then
+/// rewritten twice until 64 neighbors have become one window. If windows were joined in pairs, it would be rewritten
 /// six times.
 const JOIN_LEVELS: u8 = 3;
 /// A joined window spans at most 1/8 of the age at which its points move or expire, because points may stay longer by
@@ -190,7 +190,7 @@ pub(super) fn plan_crowded(facts: &Facts, claimed: &mut Claimed, planned: &mut V
         {
             continue;
         }
-        let reason = format!("the store holds {total} segments; neighbours are joined to keep them few");
+        let reason = format!("the store holds {total} segments; neighbors are joined to keep them few");
         let work = fold(
             facts,
             candidate.table,
@@ -212,7 +212,7 @@ struct Candidate<'a> {
     cost: u64,
 }
 
-/// Returns the cheapest possible fold within each window of a tier, and within each wider window that neighbours may
+/// Returns the cheapest possible fold within each window of a tier, and within each wider window that neighbors may
 /// form.
 fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, claimed: &Claimed) -> Vec<Candidate<'a>> {
     let mut members = members(facts, table, tier, claimed);
@@ -245,7 +245,7 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, claimed: &Clai
     targets.iter().filter_map(within).collect()
 }
 
-/// Returns true if neighbours may become this window: the window is old enough, and does not keep points for much
+/// Returns true if neighbors may become this window: the window is old enough, and does not keep points for much
 /// longer than the policy does.
 fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) -> bool {
     let span = window.range(facts.window_nanos);
@@ -267,7 +267,7 @@ fn may_be_joined(facts: &Facts, table: &TableFacts, tier: Tier, window: Window) 
     width <= width_max && span.end <= facts.now().saturating_sub(young)
 }
 
-/// Returns the run of neighbours in write order with the lowest cost (bytes per segment saved), and the cost.
+/// Returns the run of neighbors in write order with the lowest cost (bytes per segment saved), and the cost.
 ///
 /// The output is at least `growth` times the largest input. Segments between the inputs join the run, but are not
 /// counted in its cost. If such a segment is claimed or not among `members`, or if the output would grow too little

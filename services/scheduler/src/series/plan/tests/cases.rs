@@ -334,7 +334,7 @@ fn what_lies_between_joins_the_fold_or_forbids_it() {
 }
 
 #[test]
-fn neighbours_are_joined_only_when_the_store_is_crowded() {
+fn neighbors_are_joined_only_when_the_store_is_crowded() {
     let day = |at: u64| segment(at + 1, Tier::Cold, window(3, at as i64 * DAY), at + 1, 1_000);
     let now = START + 2_000 * DAY;
     let folds = |policy, days| {
