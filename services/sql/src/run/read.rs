@@ -248,8 +248,8 @@ impl Reader<'_> {
         Ok(end)
     }
 
-    /// Reads the needed columns of rows by their keys, and passes the rows that match the filter to `take`. Columns that
-    /// are not needed may be missing.
+    /// Reads the needed columns of rows by their keys, and passes the rows that match the filter to `take`. Columns
+    /// that are not needed may be missing.
     fn by_keys(
         &self,
         limit: Option<u64>,
