@@ -1,7 +1,7 @@
 //! Reasons of failed requests, and whether a retry can help.
 //!
-//! A caller shows `message` to the owner of the webhook. It contains the host, but no IP address, path, query, secret or
-//! part of the response.
+//! A caller shows `message` to the owner of the webhook. It contains the host, but no IP address, path, query, secret
+//! or part of the response.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct SendError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendErrorKind {
-    /// The id or content type of the delivery cannot be a header. Nothing was sent.
+    /// The id or content type of the delivery is not a valid header value. Nothing was sent.
     InvalidDelivery,
     /// The settings do not allow the target. Nothing was sent.
     TargetRefused,

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::AddressFilter;
 
-/// Maximum number of lookups at a time. A lookup occupies a thread until the resolver of the system answers, also after
+/// Maximum number of lookups at a time. A lookup occupies a thread until the resolver of the system answers, even after
 /// its request has timed out.
 const LOOKUPS_MAX: usize = 16;
 /// Maximum number of addresses of a name to which a connection is attempted.

@@ -41,8 +41,8 @@ pub enum SecretError {
 }
 
 impl WebhookSecret {
-    /// Reads a secret. The text `whsec_` followed by base64 stands for the decoded key, as in Standard Webhooks; libraries
-    /// of receivers expect this form. The bytes of any other text are the key.
+    /// Reads a secret. The text `whsec_` followed by base64 stands for the decoded key, as in Standard Webhooks;
+    /// libraries of receivers expect this form. The bytes of any other text are the key.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl WebhookSecret {
         })
     }
 
-    /// Returns the secret with an additional signature by the key of `previous`, so that receivers can replace their copy
-    /// of the secret without refusing requests.
+    /// Returns the secret with an additional signature by the key of `previous`, so that receivers can replace their
+    /// copy of the secret without refusing requests.
     #[must_use]
     pub fn replacing(mut self, previous: &Self) -> Self {
         self.previous = Some(previous.key.clone());

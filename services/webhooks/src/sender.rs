@@ -43,8 +43,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Message to a receiver.
 #[derive(Debug, Clone)]
 pub struct Delivery<'a> {
-    /// Value of the header `webhook-id`, the same for all attempts: receivers detect repeated deliveries by it. It has 1
-    /// to 256 visible ASCII characters and no dot, because the signed text separates its parts by dots.
+    /// Value of the header `webhook-id`, the same for all attempts: receivers detect repeated deliveries by it. It has
+    /// 1 to 256 visible ASCII characters and no dot, because the signed text separates its parts by dots.
     pub id: &'a str,
     /// Time of the attempt in seconds since 1970. Receivers refuse old attempts.
     pub timestamp_seconds: i64,

@@ -14,8 +14,8 @@ pub struct WebhookSettings {
     pub networks: Vec<Network>,
     /// Maximum time of a request: resolving, connecting, sending, and the head of the response.
     pub timeout: Duration,
-    /// Maximum number of bytes of a response body that are read, to use its connection again. The connection of a longer
-    /// body is closed.
+    /// Maximum number of bytes of a response body that are read, to use its connection again. The connection of a
+    /// longer body is closed.
     pub response_bytes_max: u64,
     /// Certificates in PEM of authorities that are trusted in addition to those of the system. May be empty.
     pub extra_roots_pem: Vec<u8>,

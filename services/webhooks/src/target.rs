@@ -1,7 +1,7 @@
 //! Target of a webhook: the address of a receiver, checked against the settings of the operator.
 //!
-//! The path and the query of an address may contain a secret of the receiver. `Debug`, `Display` and error messages show
-//! only scheme, host and port.
+//! The path and the query of an address may contain a secret of the receiver. `Debug`, `Display` and error messages
+//! show only scheme, host and port.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -23,8 +23,8 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
-fn addresses_of_special_blocks_are_refused_and_their_neighbours_allowed() {
-    for (refused, neighbours) in [
+fn addresses_of_special_blocks_are_refused_and_their_neighbors_allowed() {
+    for (refused, neighbors) in [
         (&["0.0.0.0", "0.255.255.255"][..], &["1.0.0.0"][..]),
         (&["10.0.0.0", "10.255.255.255"], &["9.255.255.255", "11.0.0.0"]),
         (
@@ -83,7 +83,7 @@ fn addresses_of_special_blocks_are_refused_and_their_neighbours_allowed() {
         for text in refused {
             assert!(!is_public(address(text)), "{text} is refused");
         }
-        for text in neighbours {
+        for text in neighbors {
             assert!(is_public(address(text)), "{text} is allowed");
         }
     }

@@ -89,7 +89,7 @@ async fn a_name_that_changes_its_address_is_checked_by_each_connection() {
 async fn plain_http_is_refused_outside_of_listed_networks() {
     let receiver = Receiver::http(Behaviour::status(200, "")).await;
     let url = format!("http://{HOST}:{}/", receiver.address.port());
-    // A public address is not enough; 127.0.0.2 is neither.
+    // A public address is not enough. 127.0.0.2 is neither public nor listed.
     for address in ["192.0.2.1", "8.8.8.8", "127.0.0.2"] {
         let resolver = FixedResolver::new(&[&[address]]);
         let sender = WebhookSender::with_resolver(receiver.settings(), resolver).expect("a sender");

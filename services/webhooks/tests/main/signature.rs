@@ -1,4 +1,4 @@
-//! Secrets and signatures: published examples of Standard Webhooks, limits, and what texts show.
+//! Secrets and signatures: published examples of Standard Webhooks, limits, and texts that must not show the secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
