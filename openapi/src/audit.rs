@@ -12,7 +12,7 @@ use crate::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"retention": "90d"}))]
 pub struct PutAuditRetention {
-    /// Time for which records are kept, at least `1d`. Older ones expire at once.
+    /// Time for which records are kept, at least `1d`. Records that are older expire immediately.
     pub retention: DurationText,
 }
 

@@ -36,10 +36,11 @@ pub enum ChangeKind {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"tables": ["orders"], "kinds": ["row"], "retention": "3d"}))]
 pub struct StreamSettings {
-    /// Tables whose changes the stream has: names, or prefixes that end with `*`. Default: all tables, also later ones.
+    /// Tables whose changes the stream contains: names, or prefixes that end with `*`. Default: all tables,
+    /// including later ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<String>,
-    /// Kinds of changes that the stream has. Default: all kinds.
+    /// Kinds of changes that the stream contains. Default: all kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<ChangeKind>,
     /// Minimum time for which changes are kept, as long as `changes.bytes_max` suffices. Default: `changes.retention`.
@@ -56,20 +57,20 @@ pub struct StreamSettings {
 pub struct Stream {
     /// Name of the stream
     pub name: String,
-    /// Tables whose changes the stream has; empty = all
+    /// Tables whose changes the stream contains; empty = all
     pub tables: Vec<String>,
-    /// Kinds of changes that the stream has; empty = all
+    /// Kinds of changes that the stream contains; empty = all
     pub kinds: Vec<ChangeKind>,
     /// Minimum time for which changes are kept, if the stream sets one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<DurationText>,
-    /// Time of its creation
+    /// Time when the stream was created
     pub created: String,
     /// Cursor of the oldest change that can be read
     pub oldest: String,
     /// Cursor after the newest change
     pub end: String,
-    /// Names of its consumer groups
+    /// Names of the consumer groups of the stream
     pub groups: Vec<String>,
 }
 
@@ -100,10 +101,10 @@ pub struct StreamList {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum GroupStart {
-    /// At the changes after the creation of the group.
+    /// At the first change after the creation of the group.
     #[default]
     End,
-    /// At the oldest change that the stream has.
+    /// At the oldest change of the stream that can still be read.
     Oldest,
     /// At a cursor of the stream.
     Cursor(String),
@@ -181,7 +182,7 @@ pub struct Checkpoint {
 pub struct Group {
     /// Name of the group
     pub name: String,
-    /// True if the changes that it has not confirmed are kept
+    /// True if changes that the group has not confirmed are kept beyond the retention of the stream
     pub hold: bool,
     /// Checkpoints of all partitions
     pub checkpoints: Vec<Checkpoint>,
@@ -236,7 +237,7 @@ pub struct ReadGroupChanges {
     /// Maximum number of records, 1 to 10,000. Default 1,000.
     #[param(example = 1000)]
     pub limit: Option<usize>,
-    /// Maximum time to wait for a first record, at most 5 min. Default: the response comes at once.
+    /// Maximum time to wait for a first record, at most 5 min. Default: the response is sent immediately.
     #[param(value_type = String, example = "10ms")]
     pub wait: Option<DurationText>,
 }
@@ -258,7 +259,7 @@ pub struct ReadChanges {
     /// Maximum number of records, 1 to 10,000. Default 1,000.
     #[param(example = 1000)]
     pub limit: Option<usize>,
-    /// Maximum time to wait for a first record, at most 5 min. Default: the response comes at once.
+    /// Maximum time to wait for a first record, at most 5 min. Default: the response is sent immediately.
     #[param(value_type = String, example = "10ms")]
     pub wait: Option<DurationText>,
 }
@@ -273,14 +274,14 @@ pub struct ReadChanges {
     "next": "0-1a2b-1", "has_more": false, "request_id": "018f-1"
 }))]
 pub struct ChangePage {
-    /// Changes, in the order of the journal. Each has the `cursor` after it, its `kind` and, except for a `gap`, its
-    /// `table`. A record of the kind `gap` stands for changes that are not kept any more (`reason`: `freed`) or cannot be
-    /// read (`reason`: `damaged`); what they changed is not known.
+    /// Changes, in the order of the journal. Each record has its `kind`, the `cursor` after it and, except for a
+    /// `gap`, its `table`. A record of the kind `gap` stands for changes that are not kept any more (`reason`:
+    /// `freed`) or cannot be read (`reason`: `damaged`); their content is not known.
     #[schema(value_type = Vec<Object>)]
     pub records: Vec<Box<RawValue>>,
     /// Cursor to continue from
     pub next: String,
-    /// True if more of the journal can be read at once
+    /// True if more of the journal can be read immediately
     pub has_more: bool,
     /// Id of the request
     pub request_id: String,
@@ -293,7 +294,7 @@ pub struct ChangePage {
     "url": "https://localhost/orders", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "from": "end"
 }))]
 pub struct WebhookSettings {
-    /// Address that gets the changes: `https`, on a host of `webhooks.hosts`
+    /// Address to which the changes are sent: `https`, on a host of `webhooks.hosts`
     pub url: String,
     /// Secret that signs each request: `whsec_` and 16 to 256 bytes in base64, or a text of 16 to 256 bytes. Never returned.
     /// Default: the secret of the webhook stays; a new webhook needs one.
@@ -346,20 +347,20 @@ pub struct Webhook {
     pub url: String,
     /// Maximum number of records of a request
     pub batch: usize,
-    /// True if changes that were not delivered are kept
+    /// True if changes that were not delivered are kept beyond the retention of the stream
     pub hold: bool,
     /// State of the deliveries
     pub state: WebhookState,
     /// Cursor of the next change that is delivered
     pub cursor: String,
-    /// Time of the last change of the cursor
+    /// Time when the cursor was last changed
     pub time: String,
     /// Number of failed deliveries that are kept for a replay
     pub failed: usize,
-    /// Error of the last request; none after a success
+    /// Error of the last request. Omitted if the last request succeeded
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Pause of the deliveries. Omitted while changes are delivered
+    /// Pause of the deliveries. Omitted unless the webhook is paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<WebhookPause>,
 }
@@ -371,9 +372,9 @@ pub struct Webhook {
     "time": "2026-11-27T08:00:00Z"
 }))]
 pub struct WebhookPause {
-    /// Reason
+    /// Reason of the pause
     pub reason: String,
-    /// Time at which it began
+    /// Time when the pause began
     pub time: String,
 }
 
@@ -405,7 +406,7 @@ pub struct WebhookList {
 pub struct FailedDelivery {
     /// Id of the delivery, as in the header `webhook-id`
     pub id: String,
-    /// Number of its records
+    /// Number of records in the delivery
     pub records: usize,
     /// Number of attempts
     pub attempts: u32,

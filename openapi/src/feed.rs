@@ -104,8 +104,8 @@ pub struct FeedSettings {
     /// Declared columns of the messages. Other columns can be written too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<RowColumn>,
-    /// Time after which messages expire: they are hidden at once, and their bytes are freed later. It counts from the last
-    /// change of a message. Default: never.
+    /// Time after which messages expire: they are hidden immediately, and their bytes are freed later. It counts
+    /// from the last change of a message. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<DurationText>,
     /// Members and inboxes. Requires generated sequence numbers, and cannot be changed. Default: feeds have no members.
@@ -125,9 +125,9 @@ pub struct InboxSettings {
     /// its messages from the feed, until it has half as many members. Default 500.
     #[serde(default = "default_push_max")]
     pub push_max: u32,
-    /// Maximum number of members of a larger feed whose messages a job writes to the inboxes after the response, more than
-    /// `push_max` and up to 100,000; 0 for no job. Until then, and in feeds with more members, members read the messages from
-    /// the feed. Default 0.
+    /// Maximum number of members of a feed whose messages a job writes to the inboxes after the response: more
+    /// than `push_max`, at most 100,000; 0 = no job. Until the job has written them, and in feeds with more
+    /// members, members read the messages from the feed. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fan_out_max: u32,
     /// Content of the entries that are written together with their message: `reference` names the message, and a read of the
@@ -184,8 +184,8 @@ pub struct FeedParts {
     /// Length of a part in UTC: `day`, `week` (from Monday) or `month`. Cannot be changed.
     #[schema(value_type = PartPeriodSchema)]
     pub every: PartPeriod,
-    /// Minimum time for which a part is kept after its end. Older parts are hidden at once and dropped later. Default:
-    /// parts are kept until they are dropped on request.
+    /// Minimum time for which a part is kept after its end. Older parts are hidden immediately and dropped
+    /// later. Default: parts are kept until they are dropped on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<DurationText>,
     /// Minimum time for which a part stays in the hot tier after its end. Default: parts stay in the hot tier.
@@ -424,9 +424,9 @@ pub struct MessageQuery {
     #[serde(default)]
     #[param(value_type = Option<String>)]
     pub wait: Option<DurationText>,
-    /// Principal on whose behalf the request reads. Of a feed, the messages that their lists keep from the principal, and
-    /// those of senders whom the principal has blocked, are left out. An inbox is only read by its user. Default: all
-    /// messages.
+    /// Principal on whose behalf the request reads. A read of a feed omits messages whose `to` or `except`
+    /// excludes the principal, and messages of senders whom the principal has blocked. An inbox can be read only
+    /// by its user. Default: all messages.
     #[serde(rename = "as", default)]
     pub principal: Option<String>,
 }
@@ -451,9 +451,9 @@ pub struct MessageWatchQuery {
     #[serde(default, rename = "for")]
     #[param(example = "0s", value_type = Option<String>)]
     pub time: Option<DurationText>,
-    /// Principal on whose behalf the request reads. Of a feed, the messages that their lists keep from the principal, and
-    /// those of senders whom the principal has blocked, are left out. An inbox is only read by its user. Default: all
-    /// messages.
+    /// Principal on whose behalf the request reads. A watch of a feed omits messages whose `to` or `except`
+    /// excludes the principal, and messages of senders whom the principal has blocked. An inbox can be read only
+    /// by its user. Default: all messages.
     #[serde(rename = "as", default)]
     pub principal: Option<String>,
 }
@@ -534,8 +534,8 @@ pub struct ReadFeeds {
     /// False to omit the events of edits, recalls and deletions. Default true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<bool>,
-    /// Principal on whose behalf the request reads. The messages that their lists keep from the principal, and those of
-    /// senders whom the principal has blocked, are left out. Default: all messages.
+    /// Principal on whose behalf the request reads. Messages whose `to` or `except` excludes the principal are
+    /// omitted, and so are messages of senders whom the principal has blocked. Default: all messages.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
@@ -605,8 +605,8 @@ pub struct MergeFeeds {
     /// `next` of the previous page, with the same feeds and order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<String>,
-    /// Principal on whose behalf the request reads. The messages that their lists keep from the principal, and those of
-    /// senders whom the principal has blocked, are left out. Default: all messages.
+    /// Principal on whose behalf the request reads. Messages whose `to` or `except` excludes the principal are
+    /// omitted, and so are messages of senders whom the principal has blocked. Default: all messages.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
@@ -715,9 +715,9 @@ pub struct SearchMessages {
     /// `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// Principal on whose behalf the request searches. The messages that their lists keep from the principal, those of senders
-    /// whom the principal has blocked, and inboxes of other users are left out of the messages and of `total`. Default: all
-    /// messages.
+    /// Principal on whose behalf the request searches. The messages and `total` do not include messages whose
+    /// `to` or `except` excludes the principal, messages of senders whom the principal has blocked, and inboxes
+    /// of other users. Default: all messages.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
@@ -728,8 +728,8 @@ pub struct MessagesFound {
     /// Messages in the requested order, each with its feed, and with `highlights` as in a search over rows.
     #[schema(value_type = Vec<Message>)]
     pub messages: Box<RawValue>,
-    /// Number of matching messages and events on all pages, as of the last commit of the index. With `as`, the number of those
-    /// that the principal sees; `null` if more than 100,000 match.
+    /// Number of matching messages and events on all pages, as of the last commit of the index. With `as`, only
+    /// those that the principal can see are counted; `null` if more than 100,000 match.
     pub total: Option<u64>,
     /// Number of changes that the index does not contain yet.
     pub waiting: u64,
@@ -880,7 +880,8 @@ pub struct MemberList {
 pub struct SetCursor {
     /// Sequence number. A number below the present cursor changes nothing.
     pub sequence: Sequence,
-    /// Device that has read the messages. Default: the user, whose unread messages are counted from here.
+    /// Device that has read the messages. Default: the cursor of the user, from which unread messages are
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
@@ -888,7 +889,7 @@ pub struct SetCursor {
 /// Cursor after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CursorSet {
-    /// The cursor; the higher one of the present and the requested sequence number.
+    /// The cursor: the higher of the present and the requested sequence number.
     pub cursor: Option<Sequence>,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -933,8 +934,8 @@ pub struct ConversationQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessageReadQuery {
-    /// Principal on whose behalf the request reads. A message that the principal does not see is not found. Default: each
-    /// message is found.
+    /// Principal on whose behalf the request reads. A message that the principal must not see is reported as not
+    /// found. Default: all messages can be read.
     #[serde(rename = "as", default)]
     pub principal: Option<String>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Geo point in degrees (WGS 84).
-// Error messages and the document keep the name `Place`, from which clients generate types.
+// Error messages and the OpenAPI document keep the name `Place`, from which clients generate types.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename = "Place")]
 #[schema(as = Place, example = json!({"lat": 52.52, "lon": 13.405}))]

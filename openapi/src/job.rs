@@ -154,8 +154,9 @@ pub struct JobView {
     pub span: Option<Span>,
     /// Tier of the output.
     pub tier: Tier,
-    /// Planned amount of data. If no amount can be planned, this becomes the actual amount at the end of the job. `points` of
-    /// jobs of the kind `fan_out` is the number of inbox entries of the messages that they have read so far.
+    /// Planned amount of data. If no amount can be planned, this becomes the actual amount at the end of the
+    /// job. For jobs of the kind `fan_out`, `points` is the number of inbox entries of the messages that the job
+    /// has read so far.
     pub total: Amount,
     /// Progress.
     pub done: JobProgress,
@@ -172,9 +173,9 @@ pub struct JobView {
 /// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// Timelines processed; feeds of jobs of the kind `fan_out`.
+    /// Timelines processed; for jobs of the kind `fan_out`, feeds.
     pub timelines: u64,
-    /// Points read. Jobs of the kind `fan_out` count the inbox entries that they have written.
+    /// Points read; for jobs of the kind `fan_out`, inbox entries written.
     pub points: u64,
     /// Field values read.
     pub values: u64,

@@ -42,6 +42,7 @@
 //! | [`timeline`] | search, description and attributes of timelines |
 //! | [`facet`] | numbers of timelines by values |
 //! | [`watch`] | new points and timelines as events |
+//! | [`change`] | change streams, consumer groups and webhooks |
 //! | [`search`] | saved searches |
 //! | [`bulk`] | attribute changes of many timelines |
 //! | [`cardinality`] | numbers of distinct names |
@@ -53,6 +54,8 @@
 //! | [`clock`] | the clock used for expiry |
 //! | [`operation`] | health and readiness |
 //! | [`plain`] | parsing of JSON bodies with understandable error messages |
+//! | `present` | members that are `null`, distinguished from missing ones |
+//! | `named` | schemas of enums that `tideline-model` defines |
 //! | [`influx`] | response bodies of the InfluxDB routes |
 //! | [`prometheus`] | response bodies of the Prometheus routes |
 //! | [`otlp`] | response bodies of the OTLP routes |

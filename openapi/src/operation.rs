@@ -111,18 +111,18 @@ pub struct ReopeningTier {
 pub struct BackendState {
     /// `fjall`: the data folder of the server. `cassandra`: a cluster.
     pub engine: String,
-    /// Durability of an acknowledged write, unless the write asked for less. `synced`: on stable storage, of this machine
-    /// or of a quorum of nodes. `replicated`: in the memory of a quorum of nodes.
+    /// Durability of an acknowledged write, unless the write requested less. `synced`: on stable storage of this
+    /// machine or of a quorum of nodes. `replicated`: in the memory of a quorum of nodes.
     pub acknowledged: String,
     /// True if other servers can take over the data.
     pub is_shared: bool,
-    /// Number of this ownership of the data; each owner has a higher one than the one before.
+    /// Number of the current ownership of the data. Each owner has a higher number than the owner before.
     pub epoch: u64,
     /// Number of requests to the engine that one call keeps in flight. 1: the engine is in this process.
     pub requests_in_flight: u64,
-    /// Rows of a page of a long scan, at most.
+    /// Maximum number of rows of a page of a long scan.
     pub page_rows: u64,
-    /// Bytes of a page of a long scan, at most.
+    /// Maximum size of a page of a long scan, in bytes.
     pub page_bytes: u64,
     /// Counts of requests to the cluster since the start. Empty for an engine in this process.
     pub requests: Vec<BackendRequests>,

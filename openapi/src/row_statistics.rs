@@ -33,8 +33,8 @@ pub struct RowColumnSize {
     pub bytes: u64,
     /// Share in the bytes of all columns, 0 to 1.
     pub share: f64,
-    /// Bytes of the same values after packing and compression. For columns that are compressed together, their shares are
-    /// estimated. Values of rows that are not packed count as they are.
+    /// Bytes of the same values after packing and compression. For columns that are compressed together, their
+    /// shares are estimated. Values of rows that are not packed count with their unpacked size.
     pub stored_bytes: u64,
 }
 

@@ -96,7 +96,7 @@ pub enum WhyLocation {
     Buffer,
     /// A row that is stored on its own.
     Single,
-    /// A row in a block with its neighbours.
+    /// A row in a block with its neighbors.
     Packed,
     /// A row in a file of the archive.
     Archive,

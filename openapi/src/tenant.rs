@@ -19,8 +19,8 @@ use utoipa::ToSchema;
 pub struct PutTenant {
     /// Tables of the tenant: names, and prefixes followed by `*`, at most 100. No table can belong to two tenants.
     pub tables: Vec<String>,
-    /// Table of requests that name none, such as `/api/v1/write`. It must be one of the tables of the tenant; it is not
-    /// created. `null`: such requests are refused.
+    /// Table of requests that do not name a table, such as `/api/v1/write`. It must be one of the tables of the
+    /// tenant; it is not created automatically. `null`: such requests are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_table: Option<String>,
     /// Budgets.
@@ -28,30 +28,32 @@ pub struct PutTenant {
     pub budgets: TenantBudgets,
 }
 
-/// Limits of all requests for a tenant together, each at least 1. A request over a budget is refused with 429, before its
-/// body is read, except over the budgets of timelines and of memory.
+/// Limits that apply to all requests of a tenant together, each at least 1. A request over a budget is refused
+/// with 429 before its body is read. The budgets of timelines and of memory, and the budgets of writes by SQL,
+/// are checked while the request is executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantBudgets {
-    /// Points, rows and messages written per second, averaged over ten seconds. A write that begins within the budget is
-    /// stored as a whole, and the next ones wait until the average is met again. `null`: no limit.
+    /// Points, rows and messages written per second, averaged over ten seconds. A write that begins within the
+    /// budget is stored as a whole, and the next ones are refused until the average is met again. `null`: no
+    /// limit.
     #[serde(default)]
     pub points_per_second: Option<u64>,
-    /// New timelines in all tables of the tenant per minute; those of a minute may come at once. Points of further new
-    /// timelines are rejected as retryable. `null`: no limit.
+    /// New timelines per minute in all tables of the tenant. All of them may be created at the same time. Points
+    /// of further new timelines are rejected as retryable. `null`: no limit.
     #[serde(default)]
     pub new_timelines_per_minute: Option<u64>,
-    /// Requests that read, at the same time. Watches, and reads that can wait for something new, do not count. `null`: no
-    /// limit.
+    /// Maximum number of concurrent requests that read. Watches, and reads that can wait for new data, do not
+    /// count. `null`: no limit.
     #[serde(default)]
     pub queries: Option<u64>,
-    /// Timelines in all tables of the tenant. Points of further new timelines are rejected, and not as retryable. `null`: no
-    /// limit.
+    /// Timelines in all tables of the tenant. Points of further new timelines are rejected and are not
+    /// retryable. `null`: no limit.
     #[serde(default)]
     pub timelines: Option<u64>,
-    /// Bytes in the hot tier, as measured every ten seconds. While the tenant has as many in a tier, its writes are
-    /// refused; nothing is deleted. Points count as they are encoded; rows that are not archived, by their last survey,
-    /// count as hot. `null`: no limit.
+    /// Bytes in the hot tier, measured every ten seconds. Writes are refused while the tenant has at least this
+    /// many bytes in the tier; nothing is deleted. Points count with their encoded size. Rows that are not
+    /// archived count as hot, with the size from their last survey. `null`: no limit.
     #[serde(default)]
     pub hot_bytes: Option<u64>,
     /// Bytes in the cold tier, like `hot_bytes`.
@@ -64,14 +66,14 @@ pub struct TenantBudgets {
     /// budget is executed as a whole, and the next ones are refused until the average is met again. `null`: no limit.
     #[serde(default)]
     pub bytes_read_per_second: Option<u64>,
-    /// Bytes of memory that all requests hold at the same time for intermediate and final results, imports and uploads. A
-    /// request that needs more than is left ends with an error; it is retryable if it would fit alone. At least 1 MiB.
-    /// `null`: no limit but that of the process.
+    /// Bytes of memory that all requests hold at the same time for intermediate and final results, imports and
+    /// uploads. A request that needs more than the remaining memory fails; the error is retryable if the request
+    /// alone would fit. At least 1 MiB. `null`: only the limit of the process applies.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
 }
 
-/// Usage of a tenant now, or since the server started.
+/// Usage of a tenant: current values, and counts since the server started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
     /// Points, rows and messages of the writes, also those that were rejected.
@@ -107,11 +109,11 @@ pub struct TenantView {
     pub name: String,
     /// Tables of the tenant: names, and prefixes followed by `*`.
     pub tables: Vec<String>,
-    /// Table of requests that name none.
+    /// Table of requests that do not name a table.
     pub default_table: Option<String>,
     /// Budgets.
     pub budgets: TenantBudgets,
-    /// Usage since the server started.
+    /// Usage: current values, and counts since the server started.
     pub used: TenantUse,
     /// Creation time, RFC 3339.
     pub created: String,

@@ -24,7 +24,7 @@ use crate::time::{DurationText, TimeInput};
 pub struct CreateToken {
     /// Name shown in lists and logs, 1 to 64 characters. Several tokens may have the same name.
     pub name: String,
-    /// Roles, at least one. The token may do all that one of them allows.
+    /// Roles, at least one. The token may do everything that at least one of its roles allows.
     #[schema(value_type = Vec<RoleSchema>)]
     pub roles: Vec<Role>,
     /// Tables that the token may use: names, and prefixes followed by `*`. Empty: all tables.
@@ -54,7 +54,8 @@ pub struct CreateToken {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"overlap": "24h"}))]
 pub struct RotateToken {
-    /// Time for which the previous secret stays valid, at most 30 days. Default 24 h; `0s` ends it at once.
+    /// Time for which the previous secret stays valid, at most 30 days. Default 24 h; `0s`: it becomes invalid
+    /// immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<DurationText>,
 }
@@ -82,7 +83,7 @@ impl ToSchema for RoleSchema {
 /// Token, without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenView {
-    /// Id. It is part of the token, and no secret.
+    /// Id. It is part of the token, but it is not secret.
     pub id: String,
     /// Name shown in lists and logs.
     pub name: String,

@@ -70,9 +70,9 @@ pub struct WideSettings {
     pub limits: Vec<RowRateLimit>,
 }
 
-/// Limit of the rates at which rows are read and written. A row counts once per started 4 KiB, against the limit of the
-/// table and against the limit of the highest age that its part has reached. Up to 5 s of the rate can be used ahead;
-/// beyond it, requests are refused with 429 `rate_limited` and `Retry-After`.
+/// Limit of the rates at which rows are read and written. A row counts once per started 4 KiB, against the limit
+/// of the table and against the limit of the highest age that its part has reached. A burst may use up to 5 s of
+/// the rate in advance; beyond that, new requests are refused with 429 `rate_limited` and `Retry-After`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"older_than": "30d", "reads_per_second": 500}))]
@@ -552,7 +552,7 @@ impl WideSettings {
     /// # Errors
     ///
     /// Returns a message if a key column does not have exactly one of the members `type`, `generated`,
-    /// `hash_prefix`, `bucket`, `reverse` and `splice`.
+    /// `hash_prefix`, `bucket`, `reverse` and `splice`, or if `ttl_of` is set without `ttl`.
     pub fn into_spec(self) -> Result<WideSpec, String> {
         let key = self.key.into_iter().map(KeyColumn::into_spec);
         if self.ttl.is_none() && self.ttl_of != TtlOf::Row {
@@ -597,7 +597,8 @@ impl WideChanges {
     ///
     /// # Errors
     ///
-    /// Returns a message if a column to remove is not declared.
+    /// Returns a message if a column to remove or to compress is not declared, if `ttl_of` is set without a
+    /// `ttl`, or if parts are changed although the table is not divided.
     pub fn apply_to(self, spec: &mut WideSpec) -> Result<(), String> {
         for name in self.remove_columns {
             let count = spec.columns.len();

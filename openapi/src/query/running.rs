@@ -64,7 +64,7 @@ pub struct RunningQuery {
     pub table: String,
     /// Resource of the request, in most cases the last part of its path, such as `query` or `latest`.
     pub resource: String,
-    /// Query in JSON or PromQL, truncated if it is long.
+    /// Query in JSON, PromQL or SQL, truncated if it is long.
     pub question: String,
     /// Start, RFC 3339.
     pub started: String,

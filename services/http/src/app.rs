@@ -41,8 +41,8 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// other's writes.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
-/// Writes, and reads of each kind, that tenants and other clients run at once per core where they meet. More of them would
-/// compete with those of other tenants for the cores, the query threads and the next commit.
+/// Number of writes, and of reads of each kind, per core that tenants and other clients share while they use the
+/// service at the same time. More requests would compete for the cores, the query threads and the next commit.
 const TENANT_REQUESTS_PER_CORE: usize = 2;
 /// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
@@ -93,7 +93,7 @@ impl WeakApp {
 }
 
 pub(crate) struct Shared {
-    /// The engine without an access. Handlers have no use for it: they get an engine from their
+    /// Engine without access checks. Handlers do not use it: they get an engine from their
     /// [`Grant`](crate::grant::Grant).
     engine: Arc<Engine>,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -230,14 +230,15 @@ impl App {
         }))
     }
 
-    /// Returns the engine for the work of the service itself: metrics, readiness, watching for changes, accounting of
-    /// memory. It reaches every table, so nothing that it returns may depend on what a client asks for.
+    /// Returns the engine for the work of the service itself: metrics, readiness, waiting for changes,
+    /// accounting of memory. This engine reaches every table, so nothing that it returns may depend on the
+    /// content of a request.
     pub(crate) fn service_engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Returns the memory account of the request that this task handles: that of its tenant if it has a budget of memory,
-    /// otherwise that of the process.
+    /// Returns the memory account of the request that this task handles: the account of its tenant if the tenant
+    /// has a budget of memory, otherwise the account of the process.
     pub(crate) fn memory(&self) -> MemoryAccount {
         self.memory_of(current_tenant().as_deref())
     }
@@ -327,7 +328,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T> + Send + 'static,
 {
-    // The work can go on after its client has disconnected.
+    // The work can continue after its client has disconnected.
     let query = current_query();
     let call = move || {
         let _query = query;

@@ -1,12 +1,14 @@
-//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, points, rows,
-//! timelines, saved searches, archives, jobs, tenants, tokens and the clock, and for each cancelled query. Also logs a
-//! summary of refused requests. `audit_log` writes the records, and counts refusals for them.
+//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, points,
+//! rows, timelines, saved searches, archives, jobs, tenants, tokens and the clock, and for each cancelled query.
+//! Also limits the log lines about refused requests. `audit_log` writes the records, and counts refusals for the
+//! audit table.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;
-//! `/metrics` counts them. Each refused request (status below 500) is one line at level `debug`. At level
-//! `info` each kind of refusal, which is a pair of status and error code, has at most one line per
-//! [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log.
+//! `/metrics` counts them. Each refused request (status below 500) is one line at level `debug`. At level `info`
+//! each kind of refusal, which is a pair of status and error code, has at most one such line per
+//! [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log. In addition, `audit_log` logs the
+//! counted refusals once a minute.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -146,7 +148,7 @@ mod tests {
             "/counters",
             "/merge",
             "/v1/metrics",
-            // Its handler reports the changes.
+            // The handler of this route reports the changes of its statements.
             "/v1/sql",
             "/rows",
             "/rows/get",

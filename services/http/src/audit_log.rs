@@ -1,8 +1,9 @@
-//! Audit records of the service: written to their table before a change is answered, and counts of refusals once a minute.
+//! Audit records of the service. The record of a change is written to the audit table before the response is
+//! sent. Refusals are counted and recorded once a minute.
 //!
-//! A task writes the records that wait, in one batch after another. If the store fails, it keeps a bounded number of them
-//! and repeats the write each second; requests do not wait for that. A record that the store refuses for good is dropped.
-//! Every record is in the log in any case, and those that are only there are counted.
+//! A task writes the waiting records in batches. If the store fails, the task keeps a bounded number of records
+//! and repeats the write each second; responses do not wait for the repetitions. A record that the store refuses
+//! permanently is dropped. Every record is also a line of the log. Records that are only in the log are counted.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +23,8 @@ use tokio::time::timeout;
 
 use crate::audit;
 
-/// Maximum number of records that wait to be written.
+/// Maximum number of messages that wait in the queue of the task, and of records that the task keeps after a
+/// failed write.
 const WAITING_MAX: usize = 1_000;
 /// Maximum number of records of one write.
 const BATCH_MAX: usize = 200;
@@ -34,7 +36,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const TEXT_BYTES_MAX: usize = 1_024;
 /// Maximum number of different refusals of known principals that are counted separately within a minute.
 const REFUSALS_MAX: usize = 500;
-/// Maximum number of the others: clients without a token choose how many there are.
+/// Maximum number of different refusals of unknown principals that are counted separately within a minute.
+/// Without the limit, clients without a token could create any number of them.
 const UNKNOWN_REFUSALS_MAX: usize = 50;
 
 /// Audit records of a service.
@@ -57,7 +60,7 @@ pub(crate) struct AuditWriter {
 #[derive(Debug)]
 struct Message {
     records: Vec<AuditRecord>,
-    /// Dropped when the record, and all before it, are written, or when the write has failed.
+    /// Dropped when the records of the message and all earlier ones are written, or when the write has failed.
     done: Option<oneshot::Sender<()>>,
 }
 
@@ -81,7 +84,8 @@ struct Counted {
 }
 
 impl AuditLog {
-    /// Creates a log. `now` separates its numbers from those of earlier processes.
+    /// Creates a log. Records are numbered from `now` on, so that their numbers differ from those of earlier
+    /// processes.
     pub(crate) fn new(now: Timestamp) -> (Self, AuditWriter) {
         let (sender, queue) = mpsc::channel(WAITING_MAX);
         let lost: Arc<AtomicU64> = Arc::default();
@@ -99,13 +103,14 @@ impl AuditLog {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes a record, and waits until it is on stable storage. Gives up waiting, but not writing, if that takes long.
+    /// Writes a record, and waits until it is on stable storage, but at most [`WAIT_MAX`]. After that, the
+    /// record is still written.
     pub(crate) async fn write(&self, record: AuditRecord) {
         let written = self.send(vec![record]);
         wait(written).await;
     }
 
-    /// Writes a record some time later. For callers that cannot wait.
+    /// Queues a record without waiting until it is written. For callers that cannot wait.
     pub(crate) fn note(&self, record: AuditRecord) {
         drop(self.send(vec![record]));
     }
@@ -177,14 +182,14 @@ impl AuditLog {
         counted.into_iter().map(record).collect()
     }
 
-    /// Records what was counted, and waits until all records are written.
+    /// Records the refusals that were counted since the last call, and waits until all records are written.
     pub(crate) async fn close(&self) {
         let written = self.send(self.counted_refusals());
         wait(written).await;
     }
 
-    /// Sends records to the task. The receiver ends when they are written or cannot be written now; `None` if too many
-    /// records wait, so that these are lost.
+    /// Sends records to the task. The returned receiver completes when the records are written or cannot be
+    /// written now. Returns `None` if too many messages wait; the records are then only in the log.
     fn send(&self, mut records: Vec<AuditRecord>) -> Option<oneshot::Receiver<()>> {
         for record in &mut records {
             record.number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +219,7 @@ async fn wait(written: Option<oneshot::Receiver<()>>) {
     }
 }
 
-/// Cuts a text that is too long.
+/// Truncates a text that is too long.
 fn cut(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
@@ -261,8 +266,9 @@ impl AuditWriter {
         }
     }
 
-    /// Writes all records. After a failure that can pass, keeps those that are not written. A batch that is refused for good
-    /// is divided, until only records that are refused alone are lost.
+    /// Writes all records. After a temporary failure, keeps the records that are not written. If the store
+    /// permanently refuses a batch, smaller batches are tried, so that only records that are refused
+    /// individually are lost.
     async fn write_all(&self, engine: &Arc<Engine>, records: &mut VecDeque<AuditRecord>) {
         let mut batch_max = BATCH_MAX;
         while !records.is_empty() {
@@ -275,7 +281,7 @@ impl AuditWriter {
                     continue;
                 }
                 Ok(Err(error)) if is_passing(&error) => {
-                    tracing::warn!(target: audit::TARGET, %error, waiting = records.len(), "audit records could not be written; it is repeated");
+                    tracing::warn!(target: audit::TARGET, %error, waiting = records.len(), "audit records could not be written; the write is repeated");
                     let over = records.len().saturating_sub(WAITING_MAX);
                     drop(records.drain(..over));
                     lose(&self.lost, over, &"the store has not accepted them for long");

@@ -34,7 +34,7 @@ pub(crate) struct RequestContext {
     pub(crate) client: Client,
     /// Tenant for which the request acts.
     pub(crate) tenant: Option<Arc<Tenant>>,
-    /// Query in the budget of the tenant of the request.
+    /// Running query that counts in the budget of the tenant.
     pub(crate) query: Option<Arc<RunningQuery>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn current_tenant() -> Option<Arc<Tenant>> {
         .unwrap_or_default()
 }
 
-/// Returns the query in the budget of the tenant of the request that this task handles.
+/// Returns the running query that counts in the budget of the tenant of this request.
 pub(crate) fn current_query() -> Option<Arc<RunningQuery>> {
     CURRENT
         .try_with(|context| context.query.clone())

@@ -1,8 +1,8 @@
 //! Parts of the OpenAPI document that are added automatically: common error responses, and merged enum schemas.
 //!
-//! Each route declares its own errors. Common errors depend only on the method, the path and the presence of a
-//! body, so they are added here. Examples are a missing token, a request from a page of another site, a body
-//! over a limit and a full disk. The dialect of the route determines the status and body of these errors.
+//! Each route declares its own errors. Common errors depend only on the method, the path, the declared action and the
+//! presence of a body, so they are added here. Examples are a missing token, a request from a page of another site, a
+//! body over a limit and a full disk. The dialect of the route determines the status and body of these errors.
 
 use tideline_openapi::influx::{InfluxV1Error, InfluxV2Error};
 use tideline_openapi::otlp::RpcStatus;

@@ -424,7 +424,7 @@ impl From<MemoryFull> for Failure {
     fn from(full: MemoryFull) -> Self {
         let code = match (full.is_retryable(), &full.owner) {
             (true, None) => ErrorCode::Overloaded,
-            // The other requests are those of the same tenant.
+            // The memory is held by other requests of the same tenant.
             (true, Some(_)) => ErrorCode::RateLimited,
             (false, _) => ErrorCode::OverBudget,
         };

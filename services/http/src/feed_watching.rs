@@ -1,7 +1,7 @@
 //! Shared state of all readers that wait for messages of feeds: watches, and requests that wait for a first message.
 //!
-//! 1. A commit wakes a single task, regardless of the number of readers. The task reads which feeds were written since its
-//!    last turn, and signals the readers of these feeds. Without readers it does nothing.
+//! 1. A commit wakes a single task, regardless of the number of readers. The task determines which feeds were
+//!    written since its last run, and signals the readers of these feeds. Without readers it does nothing.
 //! 2. A reader that is signalled reads its feed after its cursor. Messages are stored, so a reader misses none, however
 //!    slow it is and however often it connects again.
 //! 3. Watches of one feed in the same form share the pages that one of them has read and encoded.
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::app::{App, WeakApp};
 use crate::live::{SharedSteps, StepCounters};
 
-/// Time in which changes are collected, so that many small writes become one turn.
+/// Time in which changes are collected, so that one run of the task handles many small writes.
 const GATHER: Duration = Duration::from_millis(2);
 
 /// Shared state of all readers that wait for messages.
@@ -145,8 +145,8 @@ impl FeedWatching {
         reader
     }
 
-    /// Registers a reader of the inbox of a user, which is signalled of changes of the memberships from now on. It
-    /// [follows](FeedReader::follow) feeds. The first call starts the task.
+    /// Registers a reader of the inbox of a user. From now on, the reader is signalled when memberships change,
+    /// and when the feeds that it [follows](FeedReader::follow) change. The first call starts the task.
     pub(crate) fn read_inbox(self: &Arc<Self>, app: &App, table: &Arc<WideTable>, user: &str) -> FeedReader {
         let mut reader = self.reader(app, table);
         let mut tables = self.tables.lock();
@@ -234,7 +234,7 @@ impl FeedReaders {
 }
 
 impl FeedReader {
-    /// Waits for these feeds instead of those of the last call.
+    /// Replaces the feeds whose messages the reader waits for.
     pub(crate) fn follow(&mut self, feeds: Vec<TimelineId>) {
         let watching = Arc::clone(&self.watching);
         let mut tables = watching.tables.lock();
@@ -250,7 +250,7 @@ impl FeedReader {
         }
     }
 
-    /// Returns the pages of a feed that this reader follows, in a form.
+    /// Returns the shared pages, in the given form, of a feed that this reader follows.
     pub(crate) fn pages(&self, feed: TimelineId, form: &PageForm) -> FeedPages {
         let mut tables = self.watching.tables.lock();
         let readers = tables.entry(self.id()).or_insert_with(|| self.first());
@@ -272,7 +272,7 @@ impl FeedReader {
         self.table.table().points().id()
     }
 
-    /// Returns the readers of the table with this one as the first.
+    /// Creates the entry of the table for its first reader.
     fn first(&self) -> Readers {
         Readers {
             table: Arc::clone(&self.table),
@@ -282,8 +282,9 @@ impl FeedReader {
         }
     }
 
-    /// Ends the signals so far: a change from now on signals again. Called before the read that finds their messages.
-    /// Returns true if the memberships of the user of an inbox may have changed.
+    /// Clears the signals so far, so that later changes signal the reader again. Must be called before the read
+    /// that returns the signalled messages. Returns true if the memberships of the user of an inbox may have
+    /// changed.
     pub(crate) fn begin_read(&self) -> bool {
         self.signal.is_changed.store(false, Ordering::Release);
         self.signal.are_memberships_changed.swap(false, Ordering::AcqRel)

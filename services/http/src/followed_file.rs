@@ -1,8 +1,8 @@
 //! Files of an operator that the server reads again when they change: token hashes, keys of an identity provider,
 //! certificates.
 //!
-//! A user who can write such a file can give access to others, so the server refuses a file that other users can write. A
-//! file with a secret must not be readable either, except for the group.
+//! A user who can write such a file can give access to others, so the server refuses a file that other users can
+//! write. A file with a secret must not be readable by users outside its group either.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;
@@ -122,7 +122,7 @@ fn read(path: &Path, is_secret: bool) -> Result<(Stamp, Vec<u8>), String> {
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(at("this is not a regular file".to_owned()));
     }
-    // All checks are of the file that is read, which a rename cannot exchange.
+    // The checks apply to the opened file, so a rename cannot replace the file between the checks and the read.
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {

@@ -1,8 +1,9 @@
-//! Handle of a handler: the state of the service with an engine that reaches only what the request may use.
+//! Grants: each gives a handler the state of the service, and an engine that reaches only what the request may
+//! use.
 //!
-//! A handler without a [`Grant`] cannot get at a table: the engine of the service is private, and a grant is created only
-//! for a request whose token has a role for the route. The engine of a grant checks the scope of the token whenever a
-//! table is found by its name.
+//! A handler without a [`Grant`] cannot access a table: the engine of the service is private, and a grant is
+//! created only for a request whose token has a role for the route. The engine of a grant checks the scope of
+//! the token whenever a table is found by its name.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl FromRequestParts<App> for Requester {
     }
 }
 
-/// Returns the name of the table of a request that names none.
+/// Returns the name of the default table, for a request that does not name a table.
 pub(crate) fn default_table(parts: &Parts) -> &str {
     let granted: Option<&Granted> = parts.extensions.get();
     granted.map_or(TableName::DEFAULT, |granted| granted.principal.default_table())
@@ -125,11 +126,12 @@ impl Requester {
         }
     }
 
-    /// Returns the grant for an action that stores data, or that only removes data, within the budgets of the tenant.
+    /// Returns the grant for an action that stores data or, if `only_removes` is true, only removes data. Checks
+    /// the budgets of the tenant.
     ///
     /// # Errors
     ///
-    /// The errors of [`grant`](Self::grant).
+    /// Returns the errors of [`grant`](Self::grant).
     pub(crate) fn grant_in_budget(&self, action: Action, only_removes: bool) -> Result<Grant> {
         let grant = self.grant_without_budget(action)?;
         if let Some(tenant) = self.principal.tenant() {
@@ -153,16 +155,18 @@ impl Requester {
         self.observation.set_change(change);
     }
 
-    /// Returns the grant for the most that the token allows. Agents list databases and send `CREATE DATABASE` with a token
-    /// that may only write; the engine refuses to create a table with it.
+    /// Returns the grant for the strongest action that the token allows: operate, write or read. Agents list
+    /// databases and send `CREATE DATABASE` with a token that may only write; with the grant for such a token,
+    /// the engine refuses to create a table.
     ///
     /// # Errors
     ///
-    /// Fails if the token has no role that allows anything on tables.
+    /// Fails if the request names no tenant although its token needs one, or if no role of the token allows any
+    /// of these actions.
     pub(crate) fn strongest_grant(&self) -> Result<Grant> {
         let allowed = |action: &Action| Access::new(&self.principal, *action).is_ok();
         let strongest = [Action::Operate, Action::Write].into_iter().find(allowed);
-        // These requests are about names of databases; they write no points.
+        // These requests list and create databases; they write no points, so budgets are not checked.
         self.grant_without_budget(strongest.unwrap_or(Action::Read))
     }
 }
@@ -179,9 +183,10 @@ impl Grant {
         }
     }
 
-    /// Checks the objects that the path names: a table, a change stream, a job. Handlers find tables through the engine,
-    /// which checks them again; the other objects are not of the engine. An object that the principal may not see is
-    /// reported like one that does not exist, except a table, whose name is compared with the scope alone.
+    /// Checks the objects that the path names: a table, a change stream, a job. Handlers find tables through the
+    /// engine, which checks the table again; the engine does not check the other objects. An object that the
+    /// principal may not see is reported as if it did not exist. For a table, only its name is compared with the
+    /// scope, whether it exists or not.
     async fn check_path(&self, parts: &mut Parts) -> Result<()> {
         if self.access.principal().scope().is_everything() {
             return Ok(());
@@ -210,12 +215,13 @@ impl Grant {
         Ok(())
     }
 
-    /// Checks that the principal may use a change stream: all of its tables are in the scope. Without a scope, succeeds
-    /// also for a stream that does not exist, and the operation reports it.
+    /// Checks that the principal may use a change stream: all of its tables are in the scope. For a principal
+    /// without a scope, always succeeds; the operation then reports a stream that does not exist.
     ///
     /// # Errors
     ///
-    /// Fails like a stream that does not exist, and for one that does not exist unless `may_be_new`.
+    /// Fails as for a missing stream if a table is not in the scope, and if the stream does not exist, unless
+    /// `may_be_new`.
     pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
         if self.access.principal().scope().is_everything() {
             return Ok(());
@@ -230,19 +236,20 @@ impl Grant {
         }
     }
 
-    /// Sets the description of the change that the request makes, for its audit record, by handlers whose path does not name
-    /// what they change. Called before the change; and after it, if only then is known what was changed. An empty
-    /// description is that of a request that has changed nothing.
+    /// Sets the description of the change for its audit record. Used by handlers whose path does not name the
+    /// changed object. Called before the change, and again after it if the changed object is known only then. An
+    /// empty description means that the request has changed nothing.
     pub(crate) fn note_change(&self, change: String) {
         self.observation.set_change(change);
     }
 
-    /// Returns true if the principal may know of work on a table. The table may have been dropped meanwhile.
+    /// Returns true if the principal may see the jobs, queries and archive of a table. The table may have been
+    /// dropped meanwhile.
     pub(crate) fn sees_table(&self, table: &str) -> bool {
         !matches!(self.engine.table_of_any_model(table), Err(EngineError::Denied(_)))
     }
 
-    /// Returns true if the principal may know of a job. One without a table applies to all tables.
+    /// Returns true if the principal may see a job. A job without a table applies to all tables.
     pub(crate) fn sees_job(&self, job: &Job) -> bool {
         match &job.table {
             Some(table) => self.sees_table(&table.name),

@@ -39,13 +39,14 @@ pub(crate) const UNNAMED_TENANT: &str =
     "the token may act for several tenants; name the tenant of the request in the header X-Scope-OrgID";
 /// Route of SQL statements.
 const SQL: &str = "/v1/sql";
-/// Ends of the routes of operators that store data.
+/// Suffixes of operator routes that store data.
 const STORING: [&str; 5] = ["/rekey", "/indexes", "/search-indexes", "/restore", "/attach"];
-/// Ends of the routes that last as long as their clients want: watches, and reads that can wait for something new. The
-/// latter have limits of their own.
+/// Suffixes of routes whose requests can last as long as the client wants: watches, and reads that can wait for
+/// new data. The latter have separate limits.
 const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
 
-/// Properties of a request that `observe` records, as soon as it is known. It is stored in the extensions of the request.
+/// Properties of a request that `observe` records, available as soon as they are known. Stored in the extensions
+/// of the request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observation(Arc<Facts>);
 
@@ -70,8 +71,9 @@ impl Observation {
         self.0.change.lock().clone()
     }
 
-    /// Sets the description of the change that the request makes, before it makes it. It replaces an earlier one, and that
-    /// of the route. An empty one is that of a request that has changed nothing.
+    /// Sets the description of the change before the request makes the change. Replaces an earlier description,
+    /// and the description that follows from the route. An empty text means that the request has changed
+    /// nothing.
     pub(crate) fn set_change(&self, change: String) {
         *self.0.change.lock() = Some(change);
     }
@@ -127,7 +129,7 @@ where
                 });
             }
         };
-        // The requests of a tenant share like those of one client, from any address.
+        // All requests of a tenant count as those of one client, whatever their addresses.
         let tenant = principal
             .as_ref()
             .and_then(|principal| principal.tenant())
@@ -168,8 +170,8 @@ where
     }
 }
 
-/// Checks a request. Returns its grant, `None` for a route that needs no token, and the query that counts in the budget of
-/// its tenant. Sets `principal` as soon as it is known.
+/// Checks a request. Returns its grant (`None` for a route that needs no token), and the query that counts in
+/// the budget of its tenant, if any. Sets `principal` as soon as it is known.
 fn admit(
     app: &App,
     routes: &Routes,
@@ -221,7 +223,8 @@ fn admit_to_budgets(
 ) -> Result<Option<RunningQuery>> {
     let action = match declared {
         Declared::Action(needed) => Some(needed.action),
-        // Its statements can read. One that writes is checked when it is known.
+        // SQL statements can read. The handler checks the budgets of writes when it knows that a statement
+        // writes.
         Declared::Any if path == Some(SQL) => Some(Action::Read),
         Declared::Any | Declared::Open => None,
     };

@@ -94,7 +94,7 @@ impl HashesFile {
     }
 }
 
-/// Returns the tokens of a content.
+/// Parses the content of the file, and returns its tokens.
 fn parse(bytes: &[u8]) -> Result<Vec<TokenRecord>, String> {
     let content: Content = plain::read(bytes).map_err(|fault| fault.message)?;
     let (mut ids, mut hashes) = (HashSet::new(), HashSet::new());

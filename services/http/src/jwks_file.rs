@@ -1,7 +1,7 @@
 //! JSON Web Tokens of an identity provider, verified with the keys of a JWKS file. The file is read again when it changes.
 //!
-//! A verified token is kept until it expires, because checking its signature takes longer than anything else in the
-//! authentication. When a key leaves the file, the tokens that it has signed end.
+//! A verified token is kept until it expires, because checking its signature takes longer than anything else in
+//! the authentication. When a key is removed from the file, the tokens that it has signed become invalid.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //!
 //! 1. `tideline_connections` accepts the connection, and [`mod@serve`] passes the request to the router.
 //! 2. `observe` assigns the request id, counts and logs the request.
-//! 3. `guard` checks the requested host (`host`), the token and the header `Origin` (`auth`), and whether a role of the
-//!    token allows the action of the route (`routes`).
+//! 3. `guard` checks the requested host (`host`), the token and the header `Origin` (`auth`), whether a role of
+//!    the token allows the action of the route (`routes`), and the budgets of the tenant.
 //! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
 //!    thread (`app`), and returns the response.
 //! 5. `failure` converts an error to the status and body of the protocol.

@@ -1,6 +1,6 @@
-//! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of existing
-//! tables, indexes and tenants, no input of clients becomes a label value, and only the first [`LABELS_MAX`] tables and
-//! tenants have values of their own.
+//! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of
+//! existing tables, indexes and tenants, no input of clients becomes a label value, and only the first
+//! [`LABELS_MAX`] tables and tenants have separate values.
 //!
 //! Requests update their counters as they run. Sizes and counts of the engine are read at each scrape.
 
@@ -26,7 +26,7 @@ use tideline_engine::{Engine, Table, WriteOutcome};
 use self::state::StateCollector;
 use crate::app::App;
 
-/// Maximum number of tables, and of tenants, with metrics of their own.
+/// Maximum number of tables, and of tenants, with separate metrics.
 const LABELS_MAX: usize = 200;
 /// Label of all further tables or tenants together. No table and no tenant can have this name.
 const OTHERS: &str = "*";
@@ -158,7 +158,7 @@ fn bounded<'v>(mut values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str
     own
 }
 
-/// Returns the tables with metrics of their own, by the time of their creation.
+/// Returns the tables with separate metrics, in the order of their creation.
 fn labelled_tables(engine: &Engine) -> Vec<Table> {
     let mut tables = engine.tables();
     tables.sort_by_key(|table| table.points().id());

@@ -237,8 +237,8 @@ impl Observed {
     }
 }
 
-/// Request that is running, and may make a change. If its client disconnects before the response, the change can go on; it
-/// is recorded without an outcome.
+/// Running request that may make a change. If its client disconnects before the response, the change may still
+/// be executed; it is recorded without an outcome.
 struct RunningChange {
     app: App,
     method: &'static str,
@@ -256,7 +256,7 @@ impl RunningChange {
         self.is_answered = true;
         let path = self.description();
         match (status, code) {
-            // A failed change can have had an effect.
+            // A failed change may still have had an effect.
             (..400 | 500.., _) if !path.is_empty() => Some(self.record(path, Some(status), code)),
             (400..500, Some(code)) if !path.is_empty() || matches!(status, 401 | 403 | 429) => {
                 let principal = self.observation.principal();

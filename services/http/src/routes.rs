@@ -1,11 +1,11 @@
 //! Actions of routes, read from the OpenAPI document.
 //!
-//! Each operation declares its action in the document, beside its handler: `security(("token" = ["read"]))`. The checks
-//! and the document thus cannot differ. An empty list is for routes that any token may use, or that decide by their
-//! content; `security(())` is for routes that need no token.
+//! Each operation declares its action in the document, next to its handler: `security(("token" = ["read"]))`.
+//! The checks and the document thus cannot differ. An empty list is for routes that any token may use, and for
+//! routes whose action depends on the content of the request; `security(())` is for routes that need no token.
 //!
-//! `timelines` after the action declares that the operation serves only the timelines that its token may use. Tokens with a
-//! condition on timelines are refused by all operations that do not declare it.
+//! `timelines` after the action declares that the operation accesses only the timelines that its token may use.
+//! All other operations refuse tokens with a condition on timelines.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use utoipa::openapi::path::{Operation, PathItem};
 pub(crate) enum Declared {
     /// The route needs no token.
     Open,
-    /// The route needs a valid token. It is one that every token may use, or decides by its content.
+    /// The route needs a valid token. Any token may use it, or the action depends on the content of the request.
     Any,
     /// The route needs a token with a role for an action.
     Action(Needed),
@@ -30,7 +30,7 @@ pub(crate) enum Declared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Needed {
     pub(crate) action: Action,
-    /// True if the operation serves only the timelines that its token may use.
+    /// True if the operation accesses only the timelines that its token may use.
     pub(crate) is_by_timelines: bool,
 }
 
@@ -47,7 +47,8 @@ impl Needed {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if no role allows the action, or the principal is restricted to timelines and the operation is not.
+    /// Returns [`Denied`] if no role allows the action, or if the principal is restricted to timelines and the
+    /// operation does not apply this restriction.
     pub(crate) fn grant(self, principal: &Arc<Principal>) -> Result<Access, Denied> {
         let access = Access::new(principal, self.action)?;
         if !self.is_by_timelines {
@@ -151,7 +152,7 @@ pub(crate) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (Metho
         .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Returns the declaration of an operation; `None` if it has none, or one that does not begin with an action.
+/// Returns the declaration of an operation; `None` if it has no declaration or an invalid one.
 pub(crate) fn declaration(operation: &Operation) -> Option<Declared> {
     let [requirement] = operation.security.as_deref()? else {
         return None;

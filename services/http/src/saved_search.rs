@@ -124,7 +124,7 @@ impl<'a> Expansion<'a> {
     }
 
     fn spell_out(&mut self, name: String) -> Result<Condition> {
-        // Suggestions and errors would tell of its condition.
+        // Suggestions and errors would reveal the condition of the saved search.
         if let Some(condition) = self.table.condition() {
             return Err(Failure::new(
                 ErrorCode::Forbidden,

@@ -1,6 +1,7 @@
 //! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
 //!
-//! Also starts the tasks that run as long as the service: retention of changes, and deliveries of webhooks.
+//! Also starts the tasks that run as long as the service: audit records, uses of tokens, files that are
+//! followed, retention of changes, measurement of tenants, and deliveries of webhooks.
 
 use std::io;
 use std::sync::Arc;
@@ -151,7 +152,7 @@ async fn at_intervals(app: WeakApp, interval: Duration, work: impl Fn(&App) + Cl
 /// Frees changes that no change stream needs.
 fn keep_changes(app: &App) {
     if let Err(error) = app.change_streams.keep() {
-        tracing::warn!(%error, "changes that no stream needs could not be freed; it is retried");
+        tracing::warn!(%error, "changes that no stream needs could not be freed; the next round tries again");
     }
 }
 

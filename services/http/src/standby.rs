@@ -33,8 +33,8 @@ use crate::tls_files::{AuthoritiesFile, TlsFiles};
 /// Owner of the data, as far as it is known to a standby.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownOwner {
-    /// Address of the owner's HTTP service, `host:port`, or `https://host:port` with TLS. `None`: there is no owner now, or
-    /// it is not known.
+    /// Address of the owner's HTTP service, `host:port`, or `https://host:port` with TLS. `None` if there is no
+    /// owner now, or the owner is not known.
     pub address: Option<String>,
     /// Reason why there is no owner.
     pub reason: String,
@@ -136,7 +136,7 @@ struct Standby {
 }
 
 impl Standby {
-    /// Sends a request to the owner, as long as it is the owner.
+    /// Forwards a request to the owner, as long as it remains the owner.
     async fn forward(mut self, request: Request<Incoming>) -> Response {
         let KnownOwner { address, reason } = self.known.borrow_and_update().clone();
         let Some(owner) = address else {

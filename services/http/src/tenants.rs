@@ -1,7 +1,8 @@
 //! Tenants of the server: their stored form, and the tenant of a request.
 //!
-//! Stored tenants are rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
-//! changes, under one lock. After an error, whose outcome can be unknown, the copy is read again.
+//! Stored tenants are rows of the server ([`Engine::put_state`]), with a copy in memory. A change is stored
+//! before the copy is changed, under one lock. After an error of unknown outcome, the copy is read again from
+//! the rows.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::failure::{Failure, Result};
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Owner of the state rows.
 const OWNER: &str = "tenants";
-/// Maximum number of tenants. Each has its own values in the metrics.
+/// Maximum number of tenants.
 const TENANTS_MAX: usize = 1_000;
 
 /// Tenants of a server.
@@ -67,13 +68,14 @@ impl TenantStore {
         }
     }
 
-    /// Returns the principal of a request: if its token acts for tenants, the one that acts for the tenant that the
-    /// request names, or for the only one. A token of several tenants without the header keeps its principal, which
-    /// reaches no table.
+    /// Returns the principal of a request. If the token acts for tenants, the returned principal acts for the
+    /// tenant that the header of the request names, or for the only tenant of the token. If the token has
+    /// several tenants and the header is missing, the principal is returned unchanged; it reaches no table.
     ///
     /// # Errors
     ///
-    /// Fails if the token may not act for the named tenant, or it does not exist; the message is the same in both cases.
+    /// Fails if the token may not act for the named tenant, or if the tenant does not exist; the message is the
+    /// same in both cases. Also fails if the header is not valid.
     pub(crate) fn of_request(
         &self,
         principal: Arc<Principal>,

@@ -1,8 +1,8 @@
-//! Certificates in files that are followed: that of the listener with its private key, and those of the authorities of
-//! other servers.
+//! Certificates in files that are read again when they change: that of the listener with its private key, and
+//! those of the authorities of other servers.
 //!
-//! A renewal replaces certificate and key, one after the other. While they do not belong together, the previous pair
-//! stays in use.
+//! A renewal replaces the certificate and the key one after the other. While they do not match, the previous
+//! pair stays in use.
 
 use parking_lot::Mutex;
 use tideline_connections::Tls;
@@ -31,7 +31,7 @@ impl TlsFiles {
     ///
     /// # Errors
     ///
-    /// Fails with the reason if a file is refused, or they do not hold a certificate and its key.
+    /// Fails with the reason if a file is refused, or if the files do not contain a certificate and its key.
     pub(crate) fn open(settings: &TlsSettings) -> Result<Self, String> {
         let (certificate, certificate_pem) = FollowedFile::open(&settings.certificate_file, whole)?;
         let (key, key_pem) = FollowedFile::open_secret(&settings.key_file, whole)?;
@@ -74,11 +74,11 @@ impl TlsFiles {
     }
 }
 
-/// File with the authorities that a forwarder trusts.
+/// File with the certificates of the authorities that a forwarder trusts.
 #[derive(Debug)]
 pub(crate) struct AuthoritiesFile {
     forwarder: Forwarder,
-    /// `None` if no file is set, and the listener has no certificate.
+    /// `None` if the settings name no such file and the listener has no certificate.
     file: Mutex<Option<FollowedFile>>,
 }
 

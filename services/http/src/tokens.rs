@@ -1,11 +1,12 @@
 //! Tokens of the server: authentication of requests, and the stored tokens. Tokens can also come from the configuration,
 //! from a file of hashes, and from an identity provider.
 //!
-//! Times are those of the clock of the machine, as for certificates: the trusted time of the data can be late after a long
-//! stop.
+//! Times are those of the clock of the machine, as for certificates: after a long stop, the trusted time of the
+//! data can be behind.
 //!
-//! Stored tokens are rows of the server ([`Engine::put_state`]), and a copy in memory. A change is stored before the copy
-//! changes, under one lock, so both agree except after an error of unknown outcome. Then the copy is read again.
+//! Stored tokens are rows of the server ([`Engine::put_state`]), with a copy in memory. A change is stored
+//! before the copy is changed, under one lock, so both agree except after an error of unknown outcome. The copy
+//! is then read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +59,8 @@ impl TokenStore {
     ///
     /// # Errors
     ///
-    /// Fails if the rows cannot be read, or if this build cannot read one of them: without it, a token could have other
-    /// rights than its creator gave it. Fails if a file is not valid.
+    /// Fails if the rows cannot be read, or if this build cannot read one of them: without that row, a token
+    /// could have other rights than its creator gave it. Fails if a file is not valid.
     pub(crate) fn open(engine: Arc<Engine>, settings: &HttpSettings) -> Result<Self> {
         let (tokens, stored_uses) = read(&engine)?;
         let file = settings.hashes_file.as_deref().map(HashesFile::open).transpose();
@@ -131,7 +132,8 @@ impl TokenStore {
         }
     }
 
-    /// Stores a new token. The caller has set everything but its id, time and secret. Returns the token and its record.
+    /// Stores a new token. The draft contains everything except the id, the time and the secret. Returns the
+    /// token and its record.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Metrics of each table: written points, timelines, bytes in each tier. Tables keep the order of their creation, so that
-//! the ones with values of their own stay the same.
+//! Metrics of each table: written points, timelines, bytes in each tier. Tables are in the order of their
+//! creation, so that the set of tables with separate values stays the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ const LABEL: &str = "table";
 pub(super) fn put(figures: &mut Figures<'_>, stored: &[TableData]) -> fmt::Result {
     let mut stored = stored.to_vec();
     stored.sort_by_key(|table| table.id);
-    // The users of a feed table have the name of that table.
+    // The internal table with the users of a feed table is reported under the name of the feed table.
     let mut tables: Vec<TableData> = Vec::with_capacity(stored.len());
     let mut places = HashMap::new();
     for table in stored {

@@ -1,6 +1,6 @@
 //! Metrics of tenants: points of their writes, bytes of their reads, running queries, stored data, refusals.
 //!
-//! The first 200 tenants, by the time of their creation, have values of their own.
+//! The first 200 tenants, in the order of their creation, have separate values.
 
 use std::fmt;
 

@@ -40,8 +40,8 @@ struct AdviceQuery {
 ///
 /// Checks the settings, the figures of the last survey (job `survey_rows`), the load of the last minute and the use of
 /// the indexes since the start of the server. Each piece of advice has a code, a measured figure and a recommended
-/// change. A table with less than 1,000 requests per second and less than 10 GB needs no care: its advice is only
-/// counted, unless `all` is true, for example to check the design of a new table.
+/// change. A table with less than 1,000 requests per second and less than 10 GB needs no tuning: its advice is
+/// only counted, unless `all` is true, for example to check the design of a new table.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/advice", tag = "rows", operation_id = "table_advice",

@@ -32,7 +32,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// parts of wide tables, as they were when the files were written. The files stay at their location. A missing table
 /// is created with its original settings. Points of an existing table stay and take precedence over attached ones. A
 /// part of a wide table is attached only if the table has no row of this part; the key, the division and the columns
-/// of an existing table must be those of the archive, and its indexes are built anew.
+/// of an existing table must equal those of the archive, and its indexes are built again.
 ///
 /// The response is NDJSON: one line after each thousand timelines, each segment and each part, and a last line with
 /// `done` or `error`. Closing the connection cancels the job; the data attached so far stays. With `"wait": false` the

@@ -33,7 +33,7 @@ async fn read(app: Grant, id: RequestId) -> Result<Json<AuditRetention>> {
 
 /// Set the retention time of audit records
 ///
-/// Records that are older expire at once. The change is recorded like any other.
+/// Records that are older expire immediately. The change is recorded like any other.
 #[utoipa::path(
     security(("token" = ["administer"])),
     put, path = "/v1/audit/retention", tag = "access", operation_id = "put_audit_retention",

@@ -32,7 +32,7 @@ use crate::grant::Grant;
 use crate::resources::feeds::raw;
 use crate::resources::{Failures, page_limit};
 
-/// Records of a page without a limit.
+/// Maximum number of records of a page if the request sets no limit.
 const PAGE_RECORDS: usize = 1_000;
 /// Longest time that a request waits for a first record.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
@@ -90,8 +90,8 @@ async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
 
 /// Create a change stream, or replace its settings
 ///
-/// A new stream has the changes from now on. Tables that are created later are included, if their names are. Changes of
-/// tables that were dropped meanwhile are left out.
+/// A new stream contains the changes after its creation. A table that is created later is included if its name
+/// matches the settings. Changes of tables that were dropped meanwhile are omitted.
 #[utoipa::path(
     security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}", tag = "changes", operation_id = "put_change_stream",
@@ -239,8 +239,9 @@ async fn delete_group(app: Grant, Path(GroupPath { stream, group }): Path<GroupP
 
 /// Read the changes of a partition of a consumer group
 ///
-/// Without a cursor the changes after the checkpoint are returned. Reading moves no checkpoint: confirm the changes after
-/// they are processed. A reader that continues before it has confirmed gives the cursor `next` of its last page.
+/// Without a cursor, the changes after the checkpoint are returned. Reading does not move the checkpoint:
+/// confirm the changes after they are processed. To read on before it has confirmed, a reader sends `next` of
+/// its last page as `cursor`.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/groups/{group}/records", tag = "changes", operation_id = "read_group_changes",
@@ -336,7 +337,7 @@ async fn read(
     }
 }
 
-/// Reads a page on a blocking thread. It stops when the client leaves.
+/// Reads a page on a blocking thread. The read stops when the client disconnects.
 async fn page(
     app: &Grant,
     (stream, partition, from): (String, Partition, Option<Position>),
@@ -348,7 +349,7 @@ async fn page(
     let app = app.clone();
     blocking(move || {
         let _permit = permit;
-        // The records, and the journal entries that they are made of.
+        // Memory of the records, and of the journal entries from which they are made.
         let _memory = app
             .engine
             .memory()

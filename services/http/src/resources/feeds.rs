@@ -1,7 +1,8 @@
 //! `/v1/tables/{table}/feeds`: creates, describes, finds and deletes feeds, and reads several feeds at once.
 //!
-//! The messages of one feed are in [`messages`] and [`pages`], members and users in [`members`] and [`blocks`], live messages
-//! in [`watch`]. `tideline_message_feed` defines messages; feeds are timelines, so their search is that of timelines.
+//! The messages of one feed are in [`messages`] and [`pages`], members and users in [`members`] and [`blocks`],
+//! live messages in [`watch`]. `tideline_message_feed` defines messages. Feeds are timelines, so a search for
+//! feeds is a search for timelines.
 
 mod blocks;
 mod members;

@@ -160,7 +160,7 @@ fn read_form(form: &[u8]) -> Result<StatementQuery> {
     Ok(form.0)
 }
 
-/// Origin of a request. One from a page of another site may change nothing.
+/// Origin of a request. A request from a page of another site must not change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     OtherSite,
@@ -195,7 +195,7 @@ async fn respond(requester: &Requester, q: Option<String>, origin: Origin) -> Re
         .map(|creation| creation.name.as_str())
         .collect();
     if creates {
-        // Databases that exist are no change.
+        // Databases that existed before are not changes.
         requester.note_change(match created.as_slice() {
             [] => String::new(),
             created => change_text(created),

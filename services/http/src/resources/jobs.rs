@@ -214,8 +214,9 @@ async fn resume(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>)
 
 /// Cancel a job
 ///
-/// A cancelled move leaves all data unchanged. A change of attributes, an attach or a copy keeps its completed part.
-/// Automatic work is planned again at the next time of its schedule, or after an hour if it has no schedule.
+/// A cancelled move of points does not change what queries return. Moves of parts, changes of attributes, attaching and
+/// copies keep their completed steps. Automatic work is planned again at the next time of its schedule, or after an
+/// hour if it has no schedule.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", operation_id = "cancel_job",

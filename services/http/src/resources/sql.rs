@@ -286,7 +286,8 @@ fn is_cold(engine: &Engine, _: &WideTable, select: &Select) -> std::result::Resu
     Ok(reaches_cold.unwrap_or(false))
 }
 
-/// Streams rows as one JSON document or as NDJSON lines. The request is listed if it has a description.
+/// Streams rows as one JSON document or as NDJSON lines. A request with a description is listed among the running
+/// queries.
 async fn respond<F>(
     app: &Grant,
     task: (RowTier, Option<Description>),
@@ -396,7 +397,7 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
     Ok(done(action, id))
 }
 
-/// Returns the description of a change for its record.
+/// Returns the description of a change for its audit record.
 fn change_text(statement: &str) -> String {
     format!("/v1/sql {statement}")
 }

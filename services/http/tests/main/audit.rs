@@ -252,7 +252,8 @@ fn a_change_whose_client_has_left_is_recorded_without_an_outcome() {
         bearer(ROOT),
         body.len()
     );
-    // Each write to the disk takes so long that the server notices the end of the connection before.
+    // Each write to the disk takes so long that the server detects the end of the connection before the change
+    // has ended.
     disk.delay_round_trips(Duration::from_millis(300));
     let mut stream = server.connect();
     stream

@@ -171,7 +171,7 @@ fn every_kind_of_change_has_a_record() {
         "message",
     ];
     let found = kinds(&records);
-    // Both points have other fields, so they are in two groups.
+    // The two points have different fields, so they are in two groups.
     assert_eq!(found, expected, "{records:#?}");
     for record in &records {
         assert!(
@@ -234,7 +234,7 @@ fn every_kind_of_change_has_a_record() {
     assert_eq!(all[..records.len()], records);
     assert_eq!(kinds(&all[records.len()..]), ["row"]);
 
-    // A stream that is created now begins now, and has only what it asks for.
+    // A stream that is created now contains only later changes, and only those of its tables and kinds.
     put(
         &server,
         "/v1/changes/some",

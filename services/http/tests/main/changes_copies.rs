@@ -1,9 +1,10 @@
 //! Copies of points, timelines, saved searches and messages: a base, and the stream after a position before it, give an
 //! empty server the same contents.
 //!
-//! The stream is read from a position before the base, so the base already has some of its changes, and lacks what was
-//! deleted between both. A change of what the copy does not have is left out: its deletion follows. A copy of rows is in
-//! `changes`. The copy of a feed table has manual sequence numbers, so that its messages and events keep theirs.
+//! The stream is read from a position before the base. The base therefore already has some of the changes in the
+//! stream, and lacks data that was deleted between the position and the base. A change of data that the copy
+//! does not have is skipped, because its deletion follows in the stream. A copy of rows is in `changes`. The
+//! copy of a feed table has manual sequence numbers, so that its messages and events keep theirs.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ fn write_points(server: &Server, points: &[Value]) {
     assert_eq!(written.expect(200)["rejected"], 0);
 }
 
-/// Checks that a request has succeeded, or that what it changes does not exist. Returns true if it has succeeded.
+/// Checks that a request has succeeded, or that the object that it changes does not exist. Returns true if it
+/// has succeeded.
 pub(crate) fn is_done(response: &Response) -> bool {
     assert!([200, 204, 404].contains(&response.status), "{}", response.text());
     response.status != 404
@@ -309,7 +311,7 @@ fn messages(server: &Server, feed: &str) -> Vec<Value> {
     }
 }
 
-/// Replaces the times of a message, which are those of the writes, by the fact that they exist.
+/// Replaces the times of a message, which differ in the copy, by a mark that they exist.
 pub(crate) fn without_times(mut message: Value) -> Value {
     let members = message.as_object_mut().expect("an object");
     members.remove("time");
@@ -339,7 +341,7 @@ fn feed_name(timeline: &Value) -> String {
 /// Database that follows the source.
 struct Copy {
     server: Server,
-    /// Timelines with attributes that have no points yet, and so do not exist: attributes by id.
+    /// Timelines with attributes but without points, which the copy cannot create yet: attributes by id.
     waiting: BTreeMap<String, Value>,
     /// Sequence number of the last message or event of each feed in the base.
     cursors: BTreeMap<String, i64>,
@@ -412,7 +414,8 @@ impl Copy {
         }
     }
 
-    /// Gives a timeline its attributes and no others; later, if it has no points yet.
+    /// Sets the attributes of a timeline and removes all others. If the timeline has no points yet, this is done
+    /// later.
     fn set_attributes(&mut self, timeline: &Value) {
         let id = text(timeline, "id");
         let path = format!("{TABLE}/timelines/{id}");
@@ -465,12 +468,12 @@ impl Copy {
         let path = format!("{FEEDS}/{feed}/messages/{}", text(message, "sequence"));
         let found = self.server.get(&path);
         if found.status == 404 {
-            // The base was read after the deletion of the message.
+            // The base was read after the message had been deleted.
             return;
         }
         let found = found.expect(200)["message"].clone();
         if found.get("recalled").is_some() {
-            // The base was read after the recall, and has the last counters.
+            // The base was read after the recall, so it has the last counters.
             return;
         }
         let known = found["counters"].clone();
@@ -563,7 +566,7 @@ impl Copy {
         } else if record["op"] == "update" && message.get("edited").is_none() {
             self.count(feed, message);
         }
-        // Other records are the other half of an event.
+        // All other records accompany an event, which the copy repeats.
     }
 
     fn delete(&mut self, record: &Value) {
@@ -627,7 +630,7 @@ fn a_base_and_the_stream_after_its_position_rebuild_points_timelines_and_message
         if page["has_more"] == false {
             break;
         }
-        // Some changes are read while there are later ones.
+        // Adds changes while earlier ones are still being read.
         source.steps(usize::from(source.number.is_multiple_of(16)));
     }
     check_equal(&source.server, &copy.server);

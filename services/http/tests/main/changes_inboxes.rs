@@ -1,9 +1,10 @@
 //! Copies of a feed table with inboxes: the rows of a base, and the stream after a position before it, give an empty server
 //! the same members, inboxes, cursors, blocks and conversations.
 //!
-//! The copy assigns its own sequence numbers, so the program keeps the number of each message in the copy. It repeats
-//! messages, events and memberships in the order of their numbers. The base can have changes that the stream repeats: a message
-//! is left out if the base has its number, and a change of a membership if the base has a membership that began later.
+//! The copy assigns separate sequence numbers, so the test maps each number of the source to its number in the
+//! copy. It repeats messages, events and memberships in the order of their numbers. The base can already have
+//! changes that the stream repeats: a message is skipped if the base has its number, and a change of a
+//! membership if the base has a membership that began later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ fn number(value: &Value) -> i64 {
     number.unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-/// Returns all elements of a list in pages of which `next` is the cursor of the following one.
+/// Returns all elements of a list, read in pages; `next` of a page is the cursor of the following page.
 fn pages(server: &Server, path: &str) -> Vec<Value> {
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -271,7 +272,7 @@ impl Copy {
         for mut row in rows(source, "chat") {
             let columns = row["columns"].clone();
             if columns.get("source").is_some() {
-                // The copy adds the entries of inboxes itself.
+                // The copy writes the entries of inboxes itself.
                 continue;
             }
             let (feed, sequence) = (
@@ -285,7 +286,8 @@ impl Copy {
                 continue;
             }
             if columns["event"] == "delete" {
-                // The deletion has what its message needs to be repeated: id and lists.
+                // The event of the deletion contains the data that is needed to repeat the message: its id and
+                // its lists.
                 let mut deleted = row.clone();
                 let target = number(&columns["target"]);
                 deleted["key"]["sequence"] = json!(target);
@@ -326,12 +328,12 @@ impl Copy {
         }
     }
 
-    /// Returns the number of the copy for the first message of the source from a number on.
+    /// Returns the number in the copy of the first message of the source from a number on.
     fn first_from(&self, from: i64) -> Option<i64> {
         self.numbers.range(from..).next().map(|(_, copy)| *copy)
     }
 
-    /// Returns the number of the copy for a cursor.
+    /// Returns the number in the copy of the last message of the source up to a cursor.
     fn cursor(&self, cursor: i64) -> Option<i64> {
         self.numbers.range(..=cursor).next_back().map(|(_, copy)| *copy)
     }
@@ -424,11 +426,11 @@ impl Copy {
         is_done(&json_of(&self.server, "PUT", &path, &json!({"history": history})));
     }
 
-    /// Gives a user the block, or the cursor and the mute, that a row of the table of users holds.
+    /// Applies a row of the table of users: a block, or the cursor and the mute of a user.
     fn change_user(&self, key: &Value, columns: &Value) {
         let (user, feed, device) = (text(key, "user"), text(key, "feed"), text(key, "device"));
         if user.is_empty() {
-            // The delivery of a feed, which the copy decides itself.
+            // The row describes the delivery of a feed, which the copy determines itself.
             return;
         }
         if feed.is_empty() {
@@ -492,7 +494,7 @@ impl Copy {
         } else if record["op"] == "update" && message.get("edited").is_none() {
             self.count(message);
         }
-        // Other records are the other half of an event.
+        // All other records accompany an event, which the copy repeats.
     }
 
     fn apply_user(&self, record: &Value) {
@@ -516,7 +518,7 @@ impl Copy {
                         .json("DELETE", &format!("{FEEDS}/{feed}/members/{user}"), ""),
                 );
             }
-            // The deletion of the membership removes it.
+            // The deletion of the membership also removes this row.
             ("delete", false, false) => {}
             (_, false, true) if record["columns"].get("joined").is_some() => {
                 self.join(key, &record["columns"]);
@@ -536,7 +538,7 @@ impl Copy {
         message
     }
 
-    /// Returns a cursor of the source as the number of the copy.
+    /// Converts a cursor of the source to the number in the copy.
     fn numbered_cursor(&self, cursor: &Value) -> Value {
         match cursor.is_null() {
             true => Value::Null,
@@ -687,7 +689,8 @@ fn rebuild(seed: u64, size: usize, inboxes: &Value) {
     source.steps(size * STEPS[0]);
     let described = source.server.get("/v1/changes/all").expect(200);
     let mut cursor = text(&described, "end").to_owned();
-    // A feed that is deleted and created again before the base is read would get its messages after those of other feeds.
+    // If a feed were deleted and created again before the base is read, the copy would get its messages in
+    // another order.
     source.deletes_feeds = false;
     source.steps(size * STEPS[1]);
     let mut copy = Copy {
@@ -712,7 +715,7 @@ fn rebuild(seed: u64, size: usize, inboxes: &Value) {
         if page["has_more"] == false {
             break;
         }
-        // Some changes are read while there are later ones.
+        // Adds changes while earlier ones are still being read.
         source.steps(usize::from(source.sent.is_multiple_of(16)));
     }
     if source.has_job {

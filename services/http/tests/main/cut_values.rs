@@ -72,7 +72,7 @@ fn every_read_returns_large_values_like_other_values() {
     for seed in 1..=3 {
         put(&server, &format!("k{seed}"), &columns(seed));
     }
-    // A value of each type is in pieces, and none of the short ones.
+    // Every long value is stored in pieces, and no short one.
     assert_eq!(remove(&server, "t").0, 12);
     for restarted in [false, true] {
         if restarted {
@@ -220,7 +220,7 @@ fn one_write_can_have_more_large_values_than_a_journal_entry_holds() {
         );
     }
     assert_eq!(remove(&server, "t"), (20, 0));
-    // The limits of a column and of a row count the values.
+    // The limits of a column and of a row include the large values.
     let put = |columns: Value| {
         let rows = json!({"rows": [{"op": "put", "key": {"id": "m"}, "columns": columns}]});
         let refused = server.json("POST", "/v1/tables/t/rows", &rows.to_string());
@@ -240,7 +240,7 @@ fn one_write_can_have_more_large_values_than_a_journal_entry_holds() {
         "{message}"
     );
     assert_eq!(remove(&server, "t"), (20, 0));
-    // A copy has its own pieces.
+    // A copy has separate pieces.
     let copy = json!({"name": "u", "model": "wide", "wide": {"key": [{"name": "id", "type": "string"}]}});
     server.json("POST", "/v1/tables", &copy.to_string()).expect(201);
     let copied = post(
@@ -312,7 +312,7 @@ fn indexes_and_generated_keys_accept_large_values_as_before() {
         (values, 0),
         "the pieces of the refused row are gone"
     );
-    // A server that assigns ids keeps the values in the rows.
+    // In a table with generated ids, large values stay in the rows.
     let generated = json!({"name": "g", "model": "wide", "wide": {
         "key": [{"name": "group", "type": "string"}, {"name": "id", "generated": {}}],
         "columns": [{"name": "text", "type": "string"}]

@@ -1,5 +1,5 @@
-//! Reads of feeds on behalf of a principal: every route leaves out what the principal does not see, and what belongs to a
-//! user is only read by the user.
+//! Reads of feeds on behalf of a principal: every route omits messages that the principal must not see, and data
+//! of a user can be read only on behalf of this user.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ fn request(server: &Server, method: &str, path: &str, body: &Value) -> Response 
     server.json(method, path, &body.to_string())
 }
 
-/// Starts a server with four messages: for everyone, of cem, for bea only, and not for bea. Bea has blocked cem.
+/// Starts a server with four messages: one for everyone, one of cem, one for bea only, and one for everyone
+/// except bea. Bea has blocked cem.
 fn start() -> (Server, Vec<String>) {
     let server = Server::start();
     let columns = json!([{"name": "text", "type": "string"}]);
@@ -61,7 +62,7 @@ fn each_read_of_a_feed_leaves_out_what_the_principal_does_not_see() {
     ] {
         let page = server.get(&format!("{ROOM}/messages?as={principal}")).expect(200);
         assert_eq!(texts(&page["messages"]), expected, "{principal}");
-        // Pages of one message go on to the end.
+        // Pages of one message continue until the end.
         let mut found = Vec::new();
         let mut after = String::new();
         loop {
@@ -167,7 +168,7 @@ fn search(server: &Server, body: &Value) -> Response {
 #[test]
 fn a_search_finds_and_counts_only_what_the_principal_sees() {
     let (server, _) = start();
-    // A message in the inbox itself, which only its user reads.
+    // This message is in the inbox itself, which only its user can read.
     let own = json!({"messages": [{"sender": "ann", "columns": {"text": "own"}}]});
     let path = format!("{TABLE}/feeds/inbox,user=bea/messages");
     request(&server, "POST", &path, &own).expect(200);

@@ -1,5 +1,5 @@
-//! Watches of feeds and inboxes, and requests that wait for messages: each message comes once, whatever connects again,
-//! reads slowly, or changes who gets messages.
+//! Watches of feeds and inboxes, and requests that wait for messages. Each message is sent exactly once,
+//! although clients reconnect or read slowly and memberships change.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -182,7 +182,7 @@ fn a_watch_sends_each_message_once_and_continues_after_its_id() {
     let server = start();
     let sent = send(&server, &["a", "b"]);
     let watch = format!("{LOBBY}/watch");
-    // From now on.
+    // A watch without a cursor begins after the newest message.
     let (mut now, cursor) = Watch::open(&server, &watch, None);
     assert!(cursor > sent[1]);
     let (mut all, _) = Watch::open(&server, &format!("{watch}?after=0"), None);
@@ -207,7 +207,7 @@ fn a_watch_sends_each_message_once_and_continues_after_its_id() {
         (&messages[1]["event"], &messages[1]["target"]),
         (&json!("edit"), &json!(sent[1]))
     );
-    // Without events, with some columns, to its end at once.
+    // This watch has no events, returns some columns, and ends after the stored messages.
     let ended = server
         .get(&format!("{watch}?after=0&events=false&columns=x*&for=0s"))
         .text();
@@ -390,7 +390,8 @@ fn watches_end_with_their_table() {
     };
     let before = steps();
     drop_table("chat");
-    // The watches of points find nothing, at the position at which their table is dropped next.
+    // The watches of points read a step without events. Their table is then dropped while they are at this
+    // position.
     let began = Instant::now();
     while steps() < before + 2.0 && began.elapsed() < Duration::from_secs(20) {}
     drop_table("series");
@@ -409,7 +410,7 @@ fn a_request_waits_for_the_first_message() {
     let server = start();
     let first = send(&server, &["a"]).remove(0);
     let read = |query: &str| server.get(&format!("{LOBBY}/messages?{query}"));
-    // It does not wait if there is a message.
+    // A request does not wait if there is a message.
     assert_eq!(
         sequences(&read("wait=5m").expect(200)["messages"]),
         std::slice::from_ref(&first)
@@ -514,7 +515,7 @@ fn an_inbox_shows_new_memberships_and_pulled_feeds_at_once() {
     let server = Server::start();
     create(&server, &json!({"inboxes": {"push_max": 1}}));
     let inbox = format!("{CHAT}/users/ann/inbox");
-    // The user has no inbox yet.
+    // The inbox of the user does not exist yet.
     let (mut watch, _) = Watch::open(&server, &format!("{inbox}/watch"), None);
     send(&server, &["before"]);
     member(&server, "PUT", "room,name=lobby", "ann").expect(200);
@@ -619,8 +620,8 @@ fn a_blocked_sender_is_not_shown_until_the_block_ends() {
     );
 }
 
-/// Threads send to feeds and change who is a member, so that the delivery switches again and again. A watch of an inbox
-/// that connects again at random must have the messages of the inbox, each once, and in their order.
+/// Threads send to feeds and change memberships, so that the delivery switches again and again. A watch of an
+/// inbox that reconnects at random must return the messages of the inbox, each once, and in their order.
 #[test]
 fn a_watch_misses_and_repeats_nothing_while_everything_changes() {
     const FEEDS: usize = 3;
@@ -652,7 +653,7 @@ fn a_watch_misses_and_repeats_nothing_while_everything_changes() {
                 let feed = feed(random.below(FEEDS as u64) as usize);
                 let user = ["bea", "cid", "dan"][random.below(3) as usize];
                 let method = ["PUT", "DELETE"][random.below(2) as usize];
-                // Leaving twice is refused.
+                // A repeated request to leave is refused.
                 let _ = member(server, method, &feed, user);
             }
         });

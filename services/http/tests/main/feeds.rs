@@ -142,7 +142,7 @@ fn pages_continue_by_their_cursors_in_both_directions() {
             found.reverse();
         }
         assert_eq!(found, sequences);
-        // Nothing follows: the cursor stays.
+        // No message follows, so the cursor stays the same.
         let page = server.get(&path).expect(200);
         assert_eq!((&page["messages"], &page["more"]), (&json!([]), &json!(false)));
         assert!(path.ends_with(&text(&page["next"])));
@@ -765,7 +765,7 @@ fn a_message_id_stays_claimed_when_the_client_leaves_before_the_commit() {
     server.disk.delay_round_trips(Duration::ZERO);
     let page = server.get(&format!("{LOBBY}/messages")).expect(200);
     assert_eq!(members(&page, "sequence").len(), 2);
-    // A deletion waits for all writes, so no claim is left.
+    // A deletion waits for all writes, so no message id stays claimed.
     assert_eq!(server.send("DELETE", LOBBY, &[], b"").status, 204);
 }
 
@@ -801,7 +801,7 @@ fn manual_sequence_numbers_are_kept_and_not_replaced() {
     );
     let page = server.get(&messages).expect(200);
     assert_eq!(members(&page, "sequence"), [json!("-3"), json!(largest)]);
-    // The time of the response is that of the message.
+    // The response has the time that is stored with the message.
     assert_eq!(members(&page, "time"), members(&sent, "time"));
     let end = server.get(&format!("{messages}?after={largest}")).expect(200);
     assert_eq!(end["messages"], json!([]));
@@ -1081,7 +1081,7 @@ fn a_message_reaches_five_thousand_inboxes_at_once_and_by_a_job() {
         }
     });
     assert!(failed.lock().expect("no panic").is_empty());
-    // Later jobs begin when a message has waited for a minute, which does not pass in the test.
+    // Automatic jobs begin only when a message has waited for a minute; the clock of the test does not advance.
     fan_out(server);
     let sequence = send_one(server, &json!({"columns": {"text": "hello"}}));
     let shown = |user: usize| {
@@ -1133,7 +1133,7 @@ fn messages_that_wait_for_inboxes_for_long_are_reported() {
     server
         .json("PUT", &format!("{LOBBY}/members/ann"), "{}")
         .expect(200);
-    // The job of the start ends, and the others are paused.
+    // The job of the start of the server has ended here, and later ones are paused.
     fan_out(&server);
     send_one(&server, &json!({}));
     let begun = Instant::now();
@@ -1239,12 +1239,13 @@ fn inboxes_of_members_who_join_and_leave_do_not_need_parts_that_are_closed_for_w
     send(&server, &message("new"));
     assert_eq!(inbox("ann"), ["old", "older than two days", "new"]);
 
-    // The messages of the closed part get no entry, which the response reports. They do not prevent the entry of the other.
+    // The messages of the closed part get no entries, which the response reports. The message of the open part
+    // gets its entry.
     for _ in 0..2 {
         assert_eq!(join("bea", "all")["skipped"], 2);
         assert_eq!(inbox("bea"), ["new"]);
     }
-    // Entries in the closed part cannot be removed, and the inbox leaves them out.
+    // Entries in the closed part cannot be removed, but the inbox no longer shows them.
     let left = server.send("DELETE", &format!("{LOBBY}/members/ann"), &[], b"");
     assert_eq!(left.status, 204);
     assert_eq!(inbox("ann"), Vec::<String>::new());

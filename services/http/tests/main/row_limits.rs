@@ -78,7 +78,7 @@ fn reads_of_old_parts_are_limited_and_reads_of_new_ones_are_not() {
         message.contains("limit of 2 reads per second of parts that ended 90d ago or earlier"),
         "{message}"
     );
-    // Every kind of read is refused if it reaches the old part, and no other one.
+    // Every kind of read is refused if it reaches the old part; all other reads succeed.
     scan(&server, "2025-01-01T00:00:00Z").expect(429);
     let select = |from: &str| {
         let sql = format!("SELECT * FROM readings WHERE meter = 'm' AND at >= '{from}'");
@@ -157,7 +157,8 @@ fn searches_are_limited_by_the_rows_that_they_return() {
         assert_eq!(search(&old).expect(200)["rows"].as_array().map(Vec::len), Some(1));
     }
     assert_limited(&search(&old));
-    // Rows of new parts are not limited, neither are counts, which come from the index.
+    // Reads of rows in new parts are not limited. Counts are not limited either, because they are computed from
+    // the index.
     let both = json!({"column": "kwh", "gte": 1});
     for _ in 0..30 {
         assert_eq!(search(&new).expect(200)["total"], 1);

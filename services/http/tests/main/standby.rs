@@ -193,7 +193,7 @@ fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
     };
     let at = |name: &str| known(format!("https://{name}:{}", owner.address.port()));
 
-    // All servers have one certificate.
+    // All servers use the same certificate.
     let standby = Standby::with(of_tls(&shared));
     standby.known.send_replace(at("localhost"));
     let (status, tables) = standby.get_encrypted("/v1/tables", &shared.certificate_file);
@@ -216,7 +216,8 @@ fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
         "{refused}"
     );
 
-    // A certificate of its own: another authority is trusted only if it is in the file.
+    // This standby has a different certificate. It trusts the certificate of the owner only if it is in the file
+    // of authorities.
     let authorities = folder.path().join("authorities.pem");
     std::fs::copy(&own.certificate_file, &authorities).expect("a copy");
     let standby = Standby::with(HttpSettings {

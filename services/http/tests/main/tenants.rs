@@ -92,7 +92,7 @@ fn requests_without_a_table_go_to_that_of_the_tenant() {
         204
     );
     assert_eq!(found(&ask_for(&server, &both, "globex", "GET", UP, "")), 1);
-    // Line protocol, without a database, or with that of a table of the tenant.
+    // Line protocol without a database, or with a database that is a table of the tenant.
     for (path, body) in [
         ("/write?db=&precision=s", "cpu,host=a usage=1 1763640000"),
         (
@@ -107,7 +107,7 @@ fn requests_without_a_table_go_to_that_of_the_tenant() {
     assert_eq!(names(&tables), ["acme-metrics"]);
     let timelines = ask(&server, ROOT, "GET", "/v1/tables/acme-metrics/measurements", "").expect(200);
     assert!(timelines.to_string().contains("cpu"), "{timelines}");
-    // A tenant without such a table.
+    // This tenant has no default table.
     put(&server, "bare", &json!({"tables": ["bare"]})).expect(201);
     let bare = token(&server, &["reader"], &["bare"]);
     ask(&server, &bare, "GET", UP, "").expect(403);
@@ -134,7 +134,8 @@ fn the_header_counts_only_with_a_token_that_allows_it() {
         (200, 200, 200)
     );
     assert_eq!((status(&several, "globex"), status(&every, "globex")), (403, 403));
-    // A tenant that the token may not act for, and one that does not exist, are refused alike.
+    // A tenant that the token may not act for and a tenant that does not exist are refused with the same
+    // message.
     for (token, tenant) in [
         (&one, "globex"),
         (&one, "initech"),
@@ -218,7 +219,7 @@ fn writes_over_the_budget_are_refused_before_their_body_is_read() {
         let headers = [("authorization", &*bearer(&acme)), ("content-type", "text/plain")];
         server.send("POST", path, &headers, lines(from).as_bytes())
     };
-    // A write that begins within ten seconds' worth is stored as a whole.
+    // A write that begins while less than the budget of ten seconds is used is stored as a whole.
     assert_eq!((write(0).status, write(600).status), (200, 200));
     let refused = write(1_200);
     assert_eq!(
@@ -237,7 +238,8 @@ fn writes_over_the_budget_are_refused_before_their_body_is_read() {
         message.contains("the tenant acme") && message.contains("100"),
         "{message}"
     );
-    // In the form of each protocol, also when the statement of the request is known late.
+    // The error has the form of each protocol, also if the budget is checked only when the statement of the
+    // request is known.
     for (path, body) in [
         ("/write?precision=s", "cpu usage=1 1763640000"),
         ("/api/v2/write?precision=s&bucket=", "cpu usage=1 1763640000"),
@@ -342,7 +344,7 @@ fn a_query_counts_until_its_response_is_sent() {
         std::thread::yield_now();
     }
     assert_eq!(ask(&server, &acme, "GET", path_of_reads(), "").status, 200);
-    // A client that disconnects frees its place.
+    // A client that disconnects releases its query.
     drop(_second);
     while running() > 0 {
         std::thread::yield_now();
@@ -372,7 +374,7 @@ fn timelines_over_the_budget_are_rejected_for_good() {
     assert_eq!(write("acme-more", "b").status, 200, "a known timeline");
     let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
     assert_eq!(used["refused_timelines"], 1);
-    // A measurement counts what is there.
+    // The measurement determines the number of stored timelines.
     let body = json!({"tables": ["acme-*"], "budgets": {"timelines": 4}});
     let changed = put(&server, "acme", &body).expect(200);
     assert_eq!(changed["used"]["timelines"], 3, "{changed}");
@@ -406,7 +408,7 @@ fn writes_over_a_budget_of_stored_bytes_are_refused_and_deletes_are_not() {
         "{}",
         refused.text()
     );
-    // An operator builds no new index either, whatever the protocol.
+    // An operator cannot create an index either, whatever the protocol.
     let rows = r#"{"name": "acme-rows", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}], "columns": [{"name": "a", "type": "i64"}]}}"#;
     ask(&server, ROOT, "POST", "/v1/tables", rows).expect(201);
     let operator = token(&server, &["operator"], &["acme"]);
@@ -591,7 +593,7 @@ fn changes_of_tenants_are_checked_stored_and_end_watches() {
         let rest = String::from_utf8_lossy(&rest).into_owned();
         assert!(!rest.contains("late_point"), "{rest}");
     };
-    // Another budget and another table end nothing, a lost table ends the watch.
+    // A change of another budget or table does not end the watch; the loss of its table does.
     let open = watch();
     let mut body = json!({"tables": ["acme-*"], "default_table": "acme-metrics", "budgets": {"queries": 8}});
     put(&server, "acme", &body).expect(200);

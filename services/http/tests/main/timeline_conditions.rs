@@ -168,7 +168,8 @@ fn write(server: &Server, table: &str, timelines: &[(usize, &Timeline)]) {
     }
 }
 
-/// Removes what differs between two answers about the same timelines: ids of requests, durations, costs, page tokens.
+/// Removes the members that differ between two responses about the same timelines: request ids, durations,
+/// costs, page tokens.
 fn normalized(response: &Response) -> Value {
     fn clean(value: &mut Value) {
         match value {
@@ -360,10 +361,11 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
             .iter()
             .map(|timeline| timeline["id"].as_str().expect("an id").to_owned());
         let ids: Vec<String> = ids.collect();
-        // A condition that matches everything is refused only if that can be seen from its form.
+        // A condition that matches everything is refused only if this is evident from its form.
         let reader = restricted(&server, "reader", &condition);
         compared += compare(&reader, &ids[..6], "own", own.is_empty());
-        // New timelines, and attributes that change whether a timeline matches, are followed.
+        // The results also change with new timelines, and with attributes that change whether a timeline
+        // matches.
         let changed = json!({
             "timelines": {"where": {"property": "source", "equals": "web-3"}},
             "set": {"owner": "bob"}
@@ -492,7 +494,7 @@ fn no_operation_tells_of_other_timelines() {
     println!("{answered} answered, {refused} refused");
     assert!(answered > 80 && refused > 50, "{answered} {refused}");
     let (reader, default) = (&tokens[0].1, "/v1/tables/default");
-    // Names that are guessed, and those of similar ones.
+    // Requests with guessed hidden names, and with similar names.
     for (method, path, body) in [
         ("POST", "query".to_owned(), json!({"fields": [HIDDEN]})),
         ("POST", "query".into(), json!({"fields": ["zq"]})),
@@ -538,7 +540,7 @@ fn no_operation_tells_of_other_timelines() {
             "{path}: {found}"
         );
     }
-    // A saved search would tell of its condition by suggestions.
+    // A saved search would reveal its condition through suggestions.
     for name in [HIDDEN, "missing"] {
         let saved = json!({"where": {"saved": name}}).to_string();
         let refused = ask(
@@ -584,7 +586,8 @@ fn a_restricted_writer_changes_its_timelines_only() {
     };
     let total = || listed()["total"].as_u64().expect("a number");
     let before = total();
-    // Its own lines are stored, the others are rejected: known timelines, and new ones, which are not registered.
+    // The lines of the token's timelines are stored. The others are rejected: lines of known timelines, and of
+    // new ones, which are not registered.
     let lines = format!(
         "cpu,host=web-1,team=x usage=2\ncpu,host=web-2 usage=2\n{HIDDEN}_cpu,host={HIDDEN},team=hidden,{HIDDEN}={HIDDEN} f=1\ncpu,host=web-1 usage=3\ncpu,host=web-2 usage=4"
     );
@@ -640,8 +643,8 @@ fn a_restricted_writer_changes_its_timelines_only() {
         );
     }
     assert_eq!(total(), before + 4, "up, and up and push_time_seconds of the job");
-    // A key of a request that another token has used is free, and a refused request is not completed: with a token that
-    // may write its lines, the same request stores them.
+    // Each token has separate idempotency keys, and a refused request does not use up its key: a token that may
+    // write the lines can send the same request successfully.
     let keyed = |token: &str| {
         let authorization = bearer(token);
         let headers = [
@@ -672,7 +675,8 @@ fn a_restricted_writer_changes_its_timelines_only() {
         r#"{"timelines": {"where": {"property": "measurement", "equals": "keyed"}}}"#,
     )
     .expect(200);
-    // Metadata of metrics without own series is not stored, and types of attributes are told without counts.
+    // Metadata of metrics without visible series is not stored, and types of attributes are returned without
+    // counts.
     send(
         "/api/v1/import/prometheus",
         &format!("# HELP {HIDDEN}_total other\n# TYPE {HIDDEN}_total gauge\nup{{host=\"web-1\"}} 1\n"),
@@ -686,7 +690,7 @@ fn a_restricted_writer_changes_its_timelines_only() {
     )
     .expect(200);
     assert!(!metadata.to_string().contains("other"), "{metadata}");
-    // Single timelines of others are unknown.
+    // Timelines that do not match are reported as unknown.
     let all = listed();
     let id_of = |host: &str| {
         let timelines = all["timelines"].as_array().expect("timelines");

@@ -24,7 +24,7 @@ struct Received {
     body: Value,
 }
 
-/// Starts a receiver that answers with these statuses, then with 200. It ends after `count` requests.
+/// Starts a receiver that responds with these statuses, then with 200. It ends after `count` requests.
 fn receiver(statuses: &'static [u16], count: usize) -> (u16, Receiver<Received>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -222,7 +222,7 @@ fn a_receiver_that_is_gone_pauses_its_webhook_until_a_request_resumes_it() {
     assert_eq!(ids(&next()), ["a"]);
     await_state(&server, "state", &json!("paused"));
     write_row(&server, "b");
-    // The pause holds over a restart, and over a change of other settings.
+    // The pause continues after a restart, and after a change of other settings.
     server.wait_stopped();
     let server = Server::on(Arc::clone(&server.disk), settings());
     create_hook(&server, port, 1);
@@ -236,7 +236,7 @@ fn a_receiver_that_is_gone_pauses_its_webhook_until_a_request_resumes_it() {
     assert!(metrics.contains("tideline_webhooks_paused 1"), "{metrics}");
     assert!(received.try_recv().is_err(), "nothing is sent during the pause");
 
-    // The same delivery is sent again; its receiver is still gone.
+    // The same delivery is sent again; the receiver still responds with 410.
     let resumed = post(&server, &format!("{HOOK}/resume"), &json!({})).expect(200);
     assert_ne!(resumed["state"], "paused", "{resumed}");
     let second = next();
@@ -288,7 +288,7 @@ fn addresses_that_are_not_allowed_are_refused() {
     let many = json!({"url": "http://127.0.0.1:9/", "secret": SECRET, "batch": 1001});
     assert_eq!(put(&server, HOOK, &many).expect(400)["code"], "over_limit");
 
-    // Webhooks are off until the operator allows hosts.
+    // Webhooks are disabled until the operator allows hosts.
     let off = Server::start();
     put(&off, "/v1/changes/all", &json!({})).expect(200);
     let refused = put(

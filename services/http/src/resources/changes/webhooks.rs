@@ -1,6 +1,7 @@
-//! `/v1/changes/{stream}/webhooks`: addresses that get the changes of a stream.
+//! `/v1/changes/{stream}/webhooks`: addresses to which the changes of a stream are sent.
 //!
-//! The server sends the changes in order, signed, and repeats what fails. What it gives up is kept for a replay.
+//! The server sends the changes in order, signs each request, and repeats failed requests. Deliveries that it
+//! gives up are kept for a replay.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -79,10 +80,10 @@ async fn list(
 
 /// Create a webhook, or change its settings
 ///
-/// Each request to the address is a `POST` of a JSON object with `records`, as in a page of changes, signed as defined by
-/// Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`). Every status of 2xx accepts it. Other
-/// requests are sent only after it was accepted or given up. A receiver can get records again, so it compares their
-/// cursors.
+/// Each request to the address is a `POST` of a JSON object with `records`, as in a page of changes, signed as
+/// defined by Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`). A response with any
+/// 2xx status accepts the request. The next request is sent only after the previous one was accepted or given
+/// up. A receiver can get records more than once, and detects this by comparing their cursors.
 #[utoipa::path(
     security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "put_webhook",
@@ -203,7 +204,8 @@ async fn discard(
 
 /// Send failed deliveries again, or deliver changes from a cursor on again
 ///
-/// Failed deliveries are sent once each, while the request waits. With a cursor, the webhook continues from there.
+/// Failed deliveries are sent once each, while the request waits. With a cursor, the webhook continues from that
+/// cursor.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",

@@ -1,6 +1,6 @@
 //! `/v1/tables/{table}/users/{user}/blocks`: senders whose messages the inbox of a user does not show.
 //!
-//! A block can be set and ended again and again; both requests are safe to repeat.
+//! A block can be set and ended any number of times. Both requests are safe to repeat.
 
 use axum::Json as JsonResponse;
 use axum::http::StatusCode;
@@ -67,8 +67,9 @@ async fn list(
 
 /// Block a sender
 ///
-/// From then on, the inbox of the user shows no message of the sender, also no earlier one, and unread counts leave them
-/// out. Feeds themselves show the messages to everyone who reads them. Repeating the request is safe.
+/// From then on, the inbox of the user shows no messages of the sender, not even earlier ones, and unread counts
+/// omit them. A read of a feed omits them only if it is made on behalf of the user. Repeating the request is
+/// safe.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "block_sender",

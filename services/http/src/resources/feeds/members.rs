@@ -102,8 +102,8 @@ async fn list(
 
 /// Add a member to a feed
 ///
-/// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations of the user.
-/// Repeating the request is safe, and completes an interrupted one.
+/// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations
+/// of the user. Repeating the request is safe, and completes a request that was interrupted.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "join_feed",

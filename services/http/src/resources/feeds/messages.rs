@@ -94,12 +94,13 @@ impl WriteQuery {
 
 /// Send messages
 ///
-/// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written, or none.
-/// Each gets a sequence number above all earlier ones of the feed; a reader that has seen a number never sees a lower one
-/// appear later. The response follows the sync.
+/// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written,
+/// or none. Each gets a sequence number above all earlier ones of the feed: after a reader has seen a number, no
+/// message with a lower number appears. The response is sent after the sync.
 ///
-/// A message with an `id` can be sent again safely: if the feed has a message with this id, the response has its sequence
-/// number, and nothing is written. This holds as long as the message exists, and after its deletion.
+/// A message with an `id` can be sent again safely: if the feed has a message with this id, the response has its
+/// sequence number, and nothing is written. This holds for as long as the message exists, and also after it was
+/// deleted.
 #[utoipa::path(
     security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "send_messages",
@@ -204,7 +205,8 @@ impl Sending {
 }
 
 impl BegunSending {
-    /// Waits for the commit without a thread: switching threads would be most of the cost of a small write.
+    /// Waits for the commit without occupying a thread: switching threads would be most of the cost of a small
+    /// write.
     async fn sent(self) -> Result<Sent> {
         let Self {
             sending,
@@ -216,7 +218,7 @@ impl BegunSending {
         };
         match commit.await? {
             Some(position) => Ok(sent.at(position)),
-            // The state of the table has changed meanwhile.
+            // The state of the table has changed meanwhile, so nothing was written.
             None => {
                 let again = move || {
                     let Sending {
@@ -234,8 +236,8 @@ impl BegunSending {
     }
 }
 
-/// Commit of messages that is waited for to its end. If the client leaves before, a task waits instead: the message ids
-/// must stay claimed until they are in their index.
+/// Commit of messages. If the client disconnects before the commit has ended, a separate task waits for its end:
+/// the message ids must stay claimed until they are in their index.
 struct Committing(Option<SendCommit>);
 
 impl Future for Committing {

@@ -1,7 +1,8 @@
 //! Pages of the messages of a feed or of an inbox, and requests that wait for messages.
 //!
-//! The routes of both have the same parameters. A page of old messages takes its turn with other requests for old rows. A
-//! request that waits holds a permit for watches of feeds, and a query permit only while it reads.
+//! The routes of both have the same parameters. A read of old messages uses the permits of requests for old
+//! rows. A request that waits for messages holds a permit for watches of feeds, and holds a query permit only
+//! while it reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Messages {
     }
 }
 
-/// Checks that the principal of a read of what belongs to a user is the user.
+/// Checks that the principal of a read is the user whose data is read.
 pub(super) fn check_user(user: &str, principal: Option<&str>) -> Result<()> {
     match principal.filter(|principal| *principal != user) {
         None => Ok(()),
@@ -120,7 +121,8 @@ impl PageRequest {
     }
 }
 
-/// Responds with a page of messages. Without messages, it waits for the first one if the request has a time to wait.
+/// Returns a page of messages. If there are no messages and the request sets a time to wait, waits for the first
+/// one.
 pub(super) async fn respond(
     app: Grant,
     id: RequestId,

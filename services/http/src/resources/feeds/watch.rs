@@ -136,7 +136,7 @@ async fn watch(
         encoder: request.encoder.clone(),
         has_events: request.terms.has_events,
     };
-    // A principal sees pages of its own.
+    // A watch on behalf of a principal does not share pages, because other watches may see other messages.
     let shared = reader.feed.filter(|_| query.principal.is_none());
     let pages = shared.map(|feed| reader.reader.pages(feed, &form));
     let mut source = MessageEvents {
@@ -158,7 +158,7 @@ async fn watch(
     Ok(live::respond(app, (source, permit), end, (ready, first)))
 }
 
-/// Returns a cursor after the messages that were sent before.
+/// Returns a cursor after all messages that were sent so far.
 async fn now(app: &Grant, reader: &MessageReader) -> Result<i64> {
     let (table, feed) = (Arc::clone(&reader.table), reader.feed);
     let cancel = Cancel::new();
@@ -256,10 +256,11 @@ impl MessageEvents {
         })
     }
 
-    /// Reads a page: of new messages on a thread of low priority, of old ones in turn with other requests for old rows.
+    /// Reads a page. Reads new messages on a thread of low priority, and old ones with the permits of requests
+    /// for old rows.
     async fn page(&self, request: PageRequest, tier: RowTier) -> Result<Page> {
         let watched = &self.reader.table;
-        // Another table can have the name now.
+        // Another table may have this name by now.
         self.app.engine.check_exists(watched.table())?;
         let name = watched.table().name().as_str();
         if tier == RowTier::Cold {

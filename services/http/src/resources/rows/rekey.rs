@@ -70,8 +70,8 @@ pub(super) async fn rekey(
 /// Copies the rows and records how the job ended.
 fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
     let mut step = |progress: &RekeyProgress| job.step(progress.read) && !app.is_draining();
-    // Both tables were found with the access of the request. The job itself is work of the server: the rows that it copies
-    // are not charged to a tenant.
+    // Both tables were found with the access of the request. The job itself is work of the server, so the rows
+    // that it copies are not charged to a tenant.
     let (progress, is_complete) = match rekey.run(app.service_engine(), &mut step) {
         Ok(copied) => copied,
         Err(error) => return job.end(JobEnding::Failed(error.to_string())),

@@ -20,8 +20,8 @@ use crate::resources::{Failures, WideTablePath};
 /// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key ranges,
 /// for the rows and for each secondary index. The figures are those of the last run of the job `survey_rows`. The job
 /// runs again after changes of the table, but not before 100 times the duration of its last run has passed (at least
-/// ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 % of the entries
-/// that a read goes through.
+/// ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 % of the
+/// entries that a read processes.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/stats", tag = "rows", operation_id = "row_stats",
@@ -47,8 +47,8 @@ pub(super) async fn stats(
 ///
 /// Returns the requests and rows of the last minute, and the key ranges that have far more than their share: partitions
 /// with more than four times their fair share, or more than half, of the rows written or read; and the end of the
-/// table, if each write has a higher key than all earlier writes. Keys are sampled, so shares are accurate to some
-/// percent.
+/// table, if each write has a higher key than all earlier writes. Keys are sampled, so shares are accurate to a
+/// few percent.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/load", tag = "rows", operation_id = "row_load",
@@ -70,23 +70,24 @@ pub(super) async fn load(
     }))
 }
 
-/// Marks of a forecast, which gives the date at which each mark is reached.
+/// Thresholds of a forecast, which returns the time when each threshold is reached.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct GrowthQuery {
-    /// Mark as a number of rows, entries or documents. Default: 20,000,000,000 for search indexes, otherwise no mark.
+    /// Threshold for the number of rows, entries or documents. Default: 20,000,000,000 for search indexes,
+    /// otherwise no threshold.
     rows: Option<u64>,
-    /// Mark as a number of bytes. Default: no mark.
+    /// Threshold for the number of bytes. Default: no threshold.
     bytes: Option<u64>,
 }
 
 /// Forecast the growth of a table and of its indexes
 ///
-/// Each run of the job `survey_rows` adds a sample of the rows, the entries of the secondary indexes and the documents
-/// of the search indexes, with their bytes. The growth per day is the slope of the line that best fits the samples of
-/// the last 30 days. A forecast gives the date at which a mark is reached. Samples survive restarts; they are lost with
-/// the folder of the search index.
+/// Each run of the job `survey_rows` adds a sample of the rows, the entries of the secondary indexes and the
+/// documents of the search indexes, with their bytes. The growth per day is the slope of the line that best fits
+/// the samples of the last 30 days. A forecast returns the time when a threshold is reached. Samples survive
+/// restarts; they are lost with the folder of the search index.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/growth", tag = "rows", operation_id = "row_growth",

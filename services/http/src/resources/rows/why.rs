@@ -1,6 +1,6 @@
 //! `rows/why`: data that is stored for a key, and the reasons why reads do not return it.
 //!
-//! A read of one key and of its entries in the indexes; it holds a query permit like other reads.
+//! Reads one key and its entries in the indexes, and holds a query permit like other reads.
 
 use axum::Json as JsonResponse;
 use tideline_openapi::row_why::{RowWhy, WhyRow};
