@@ -92,10 +92,10 @@ pub(crate) struct ServerArguments {
     /// File with the token that clients must send.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// Connections in clear text beyond this machine: proxy, if a proxy in front of the server has TLS, or off.
+    /// Accept connections in clear text from other machines: proxy, if only a proxy with TLS can reach the server, or off.
     #[arg(long, value_name = "REASON")]
     tls: Option<String>,
-    /// Listen beyond this machine without a token: anyone who can connect has full access.
+    /// Accept connections from other machines without a token: anyone who can connect has full access.
     #[arg(long)]
     insecure_public: bool,
 }

@@ -5,7 +5,8 @@
 //! 3. *Own*: serve like a server with an embedded engine.
 //!
 //! A server that loses the data, because it was paused for longer than its lease, ends with
-//! [`ServerError::OwnershipLost`]. Its process begins again: then nothing that it held of the data is left.
+//! [`ServerError::OwnershipLost`]. The process then replaces itself by a new one, so that no state of the data remains
+//! in memory.
 
 use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ use crate::server::{Process, Server, Stop};
 const SHARD: Shard = Shard(0);
 /// File with the epoch in which this folder's search index was written.
 const EPOCH_FILE: &str = "epoch";
-/// File that only one process holds.
+/// Lock file of the data folder. One process at a time holds the lock.
 const LOCK_FILE: &str = "cluster.lock";
 /// Pause after a failed connection.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ pub struct Owner {
 pub enum Started {
     /// The server owns the data and serves.
     Owner(Box<Owner>),
-    /// A stop was requested before.
+    /// A stop was requested before the server owned the data.
     Stopped,
 }
 
@@ -101,9 +102,9 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
 ///
 /// # Errors
 ///
-/// The errors of [`Server::start`], and those of the cluster that another try cannot mend, such as missing tables.
-/// [`ServerError::OwnershipLost`] if another process took the data before this one had opened it, or if the cluster did
-/// not answer meanwhile.
+/// Returns the errors of [`Server::start`], and errors of the cluster that a retry cannot fix, such as missing tables.
+/// Returns [`ServerError::OwnershipLost`] if another process took the data before this process had opened it, or if the
+/// cluster did not respond during that time.
 pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
     let process = Process::begin(config)?;
     listening(process.address);
@@ -119,7 +120,7 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let opened = Arc::clone(&backend);
     let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
     let server = server.map_err(|error| match error {
-        // This includes an ended lease.
+        // An expired lease is an error of this kind, too.
         ServerError::Engine { source, .. } if source.kind() == EngineErrorKind::Unavailable => {
             tracing::warn!(error = %source, "the data could not be opened");
             ServerError::OwnershipLost
@@ -162,7 +163,7 @@ impl Owner {
         self.server.stop()
     }
 
-    /// Serves until a stop is requested, as [`Server::wait`], or until another process owns the data.
+    /// Serves until a stop is requested, like [`Server::wait`], or until another process owns the data.
     ///
     /// # Errors
     ///
@@ -178,7 +179,7 @@ impl Owner {
     }
 }
 
-/// Forwards requests until this process owns the data. Returns the backend, with the epoch before; `None` after a stop
+/// Forwards requests until this process owns the data. Returns the backend and the previous epoch; `None` after a stop
 /// request.
 fn stand_by(
     config: &Config,
@@ -213,7 +214,8 @@ fn stand_by(
     })
 }
 
-/// Connects, and takes the data as soon as it has no living owner.
+/// Connects, and takes the data as soon as it has no live owner. Returns the backend and the previous epoch; `None`
+/// after a stop request.
 fn take_data(
     options: &CassandraOptions,
     known: &watch::Sender<KnownOwner>,
@@ -263,7 +265,7 @@ fn take_data(
     }
 }
 
-/// Tries to take the data. Returns the epoch before.
+/// Tries to take the data. Returns the previous epoch.
 fn take_once(
     backend: &CassandraBackend,
     stand: &impl Fn(Option<String>, String),
@@ -283,7 +285,7 @@ fn take_once(
     taken
 }
 
-/// Holds the data folder for this process. It must not have an embedded store.
+/// Locks the data folder for this process. Fails if the folder has an embedded store.
 fn lock(folder: &Path) -> Result<File> {
     let at = |source| ServerError::DataDir {
         data_dir: folder.to_owned(),

@@ -1,7 +1,7 @@
 //! Copy of all data between a data folder and a cluster: `tideline backend copy`.
 //!
-//! The engine's [`copy`](mod@tideline_engine::copy) does the work. This module opens both sides, and keeps out of the way
-//! of servers: a folder that a server uses is refused, and so is a cluster whose data a living server owns.
+//! The engine's [`copy`](mod@tideline_engine::copy) does the work. This module opens both sides. It refuses a folder
+//! that a server uses, and a cluster whose data a live server owns.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use crate::{cluster, installation};
 
 /// Bytes after which the progress of a copy is stored.
 const PIECE_BYTES: usize = 64 << 20;
-/// Time to wait for an owner that has ended, beyond the length of two leases.
+/// Time to wait for the lease of an owner that has ended, in addition to the length of two leases.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Copies all data into the engine `to`: from the data folder into the cluster, or back. `observe` is called after each
@@ -60,7 +60,7 @@ pub fn run(
         StorageEngine::Cassandra => (&folder, &cluster),
     };
     let copied = copy(Arc::clone(source), Arc::clone(target), &settings, observe);
-    // The shards are given up also after an error, so that no later process has to wait.
+    // Closing releases the shards, also after an error, so that no later process has to wait.
     let closed = cluster.close().and(folder.close());
     let progress = copied.map_err(ServerError::Copy)?;
     closed.map_err(|source| ServerError::Cluster { keyspace, source })?;
@@ -98,7 +98,7 @@ fn open_folder(config: &Config, is_target: bool, supervisor: &Supervisor) -> Res
     }
 }
 
-/// Removes a search index of other data. The first start builds it again.
+/// Removes a search index, which does not belong to the copied data. The first start builds a new index.
 fn remove_index(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder.join(INDEX_FOLDER)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

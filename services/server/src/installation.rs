@@ -1,19 +1,20 @@
 //! Data folder of an installation: its creation, and its age.
 //!
-//! An installation that listens beyond this machine needs TLS. Releases before this rule did not require it, so their
-//! installations start with a warning until the next major version. A file that is written to each new data folder before
-//! anything else distinguishes them.
+//! An installation that listens beyond this machine needs TLS. Earlier releases did not require it, so their
+//! installations start with a warning until the next major version. A release with this rule writes a file to each new
+//! data folder before anything else; the folders of earlier releases lack this file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// File in the data folders of installations that were made under the rule.
+/// File in each data folder that a release with the rule has created.
 const MARK: &str = "installation";
 /// Content of the file: the number of the rules, which a later release may raise.
 const RULES: &str = "rules 1\n";
-/// Files of data folders that were in use before: the embedded store, and the lock of a server of a cluster.
+/// Files of which a data folder has one once a server has used it: the embedded store, and the lock file of a server of
+/// a cluster.
 const EARLIER: [&str; 2] = ["store", "cluster.lock"];
 
 /// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode. A folder that
@@ -47,7 +48,8 @@ pub(crate) fn is_earlier(folder: &Path) -> bool {
     EARLIER.into_iter().any(exists) && !folder.join(MARK).try_exists().unwrap_or(false)
 }
 
-/// Returns a description of the damage if the file with the mark has another content than it was written with.
+/// Returns a description of the damage if the file with the mark exists, but cannot be read or has another content than
+/// was written.
 pub(crate) fn finding(folder: &Path) -> Option<String> {
     let path = folder.join(MARK);
     let read = fs::read_to_string(&path);

@@ -263,7 +263,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the threads, listens, and stops on signals from now on.
+    /// Starts the threads of the runtime, handles signals from now on, and listens.
     pub(crate) fn begin(config: &Config) -> Result<Self> {
         let files_max = descriptors::raise_limit();
         let runtime = Builder::new_multi_thread()
@@ -332,9 +332,10 @@ impl fmt::Debug for Server {
 }
 
 impl Stop {
-    /// Returns a handle whose stop the first SIGTERM or SIGINT requests. A second signal ends the process immediately.
+    /// Returns a handle on which the first SIGTERM or SIGINT requests a stop. A second signal ends the process
+    /// immediately.
     ///
-    /// For work that runs without a server. A thread waits for the signals until the process ends.
+    /// The handle is for work that runs without a server. A thread waits for the signals until the process ends.
     ///
     /// # Errors
     ///

@@ -18,13 +18,13 @@ use tideline_server::{ServerError, Stop, StorageEngine, cluster, copy};
 use crate::arguments::ClusterArguments;
 use crate::failure::Result;
 
-/// Interval of the lines that tell the progress of a copy.
+/// Interval between two progress lines of a copy.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Commands of a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackendCommand {
-    /// Check step by step whether a cluster is as needed.
+    /// Check step by step whether a cluster meets the requirements.
     #[command(after_help = "\
 Checks connection, version of the tables, releases, replication, commitlog_sync, clocks, the largest
 requests and conditional requests. Writes a few rows that no table uses, and deletes them.
@@ -93,7 +93,7 @@ pub(crate) struct SchemaArguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArguments,
-    /// Number of copies, such as 3, or one per data centre, such as dc1:3,dc2:3
+    /// Number of copies, such as 3, or one per data center, such as dc1:3,dc2:3
     #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(Replication))]
     replication: Replication,
 }
@@ -145,7 +145,7 @@ fn create(arguments: &SchemaArguments) -> Result<()> {
 
 fn show_owner(arguments: &CheckArguments) -> Result<()> {
     let mut options = options(&arguments.cluster, arguments.config.as_ref())?;
-    // Nothing is written.
+    // The command writes nothing, so it accepts any durability of the cluster.
     options.acknowledged = Acknowledged::Replicated;
     let backend = CassandraBackend::open(options.clone()).map_err(|source| failed(&options, source))?;
     let owner = backend

@@ -1,6 +1,7 @@
 //! `tideline tls`: makes a certificate for trials and internal networks.
 //!
-//! The certificate is not one of an authority: clients are given it as the authority to trust, and it can sign no others.
+//! No authority has issued the certificate: clients get the certificate itself as an authority to trust. It cannot sign
+//! other certificates.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -82,7 +83,7 @@ fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
         .push(rcgen::DnType::CommonName, "Tideline, self-signed");
     let seconds = SystemClock.now().nanos() / 1_000_000_000;
     let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    // Clocks of clients may be late.
+    // The clock of a client may be slow.
     params.not_before = now - Duration::HOUR;
     params.not_after = now + Duration::days(arguments.days.into());
     let key = KeyPair::generate().map_err(refused)?;

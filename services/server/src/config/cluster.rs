@@ -58,7 +58,7 @@ pub struct ClusterConfig {
     pub contact: Vec<String>,
     /// Keyspace of the tables.
     pub keyspace: String,
-    /// Data centre whose nodes are used.
+    /// Data center whose nodes are used.
     pub data_center: Option<String>,
     /// Name of the user.
     pub user: Option<String>,
@@ -70,7 +70,7 @@ pub struct ClusterConfig {
     pub ca_file: Option<PathBuf>,
     /// Minimum durability of an acknowledged write.
     pub acknowledged: Acknowledged,
-    /// Time of a lease without a renewal.
+    /// Time after which a lease that is not renewed ends.
     pub lease: Duration,
     /// Address of this server for other processes.
     pub advertise: Option<String>,
@@ -103,8 +103,8 @@ impl Default for ClusterConfig {
 }
 
 impl Config {
-    /// Returns the address at which other processes reach this server, which listens on `listen`: the set one, or the
-    /// listen address. It begins with `https://` if the server has TLS.
+    /// Returns the address at which other processes reach this server: the configured address, or `listen`, the address
+    /// on which the server listens. It begins with `https://` if the server has TLS.
     pub fn advertised(&self, listen: SocketAddr) -> String {
         let set = self.cluster.advertise.clone();
         let address = set.unwrap_or_else(|| listen.to_string());

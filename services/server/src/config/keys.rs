@@ -90,7 +90,8 @@ const HOUR_MILLIS: u64 = 3_600_000;
 pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "server.listen",
-        "Address to listen on. Beyond 127.0.0.1 a token is required, see auth.token, and TLS, see http.tls.",
+        "Address to listen on. An address that other machines can reach requires a token (see auth.token) and\n\
+         TLS (see http.tls).",
         |config| Slot::Address(&mut config.listen),
     )
     .flagged(),
@@ -109,7 +110,7 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "server.insecure_public",
-        "Listen beyond this machine without a token. Anyone who can connect then has full access.",
+        "Accept connections from other machines without a token. Anyone who can connect then has full access.",
         |config| Slot::Switch(&mut config.insecure_public),
     )
     .flagged(),
@@ -131,13 +132,14 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "auth.hashes_file",
         "JSON file of token hashes, for tools that create tokens without a request to the server. Read again\n\
-         when it changes. Not writable by other users. With it, every request needs a token.",
+         when it changes. The file must not be writable by other users. With it, every request needs a token.",
         |config| Slot::OptionalPath(&mut config.http.hashes_file),
     ),
     Key::new(
         "auth.jwks_file",
         "File with the public keys (JWKS) of an identity provider, whose JSON Web Tokens are then accepted. Read\n\
-         again when it changes. Not writable by other users. With it, every request needs a token.",
+         again when it changes. The file must not be writable by other users. With it, every request needs a\n\
+         token.",
         |config| Slot::OptionalPath(&mut config.jwt.jwks_file),
     ),
     Key::new(
@@ -152,8 +154,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "auth.jwt_roles_claim",
-        "Claim of a JSON Web Token with its roles: a text or a list. It is a name, or names of nested members\n\
-         with dots between them.",
+        "Claim of a JSON Web Token with its roles: a text or a list. A nested claim is given as a path of member\n\
+         names with dots between them.",
         |config| Slot::Text(&mut config.jwt.roles_claim),
     ),
     Key::new(
@@ -198,18 +200,19 @@ pub(crate) const KEYS: &[Key] = &[
     }),
     Key::new(
         "memory.max",
-        "Memory for all budgets and requests. The budgets below (heads twice, row buffers three times,\n\
-         pending points, bodies, caches) are set aside; requests share the rest. A request for which no\n\
-         memory is free fails with 503; one that is larger than the whole share fails with 422. Writes\n\
-         continue. Budgets that are not set are lowered to fit a small value. Not set: 60 % of the memory of\n\
-         the control group or machine.",
+        "Memory for all budgets and requests. These parts are reserved: twice storage.head_bytes_max, three times\n\
+         storage.row_buffer_bytes, and the budgets of points that wait to be written, request bodies, recent\n\
+         journal entries, caches and dictionaries. Requests share the rest: a request fails with 503 if no memory\n\
+         is free, and with 422 if it needs more than the whole share. Writes continue. Budgets that are not set\n\
+         are lowered to fit a small value. Not set: 60 % of the memory of the control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),
     Key::new(
         "http.tls",
-        "Reason for connections in clear text: `proxy` if a proxy with TLS is in front of the server, and only\n\
-         the proxy can reach it; `off`: connections stay in clear text. Not set: beyond 127.0.0.1 a certificate is required.",
+        "Permits connections in clear text from other machines. `proxy`: a proxy with TLS is in front of the\n\
+         server, and only the proxy can reach it. `off`: the server is used without TLS. Not set: an address that\n\
+         other machines can reach requires a certificate.",
         |config| Slot::ClearText(&mut config.tls.clear_text),
     )
     .flagged(),
@@ -221,7 +224,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "http.tls_key_file",
-        "PEM file with the private key of the certificate. Not readable by every user. Read again when it changes.",
+        "PEM file with the private key of the certificate. The file must not be readable by all users. Read again\n\
+         when it changes.",
         |config| Slot::OptionalPath(&mut config.tls.key_file),
     ),
     Key::new(
@@ -233,9 +237,9 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "http.trusted_proxies",
-        "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client that they name in\n\
-         `Forwarded` or `X-Forwarded-For` counts for fair shares and in the log; from other addresses\n\
-         these headers are ignored. `unix` stands for processes that connect by the Unix socket.",
+        "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client address that they send in\n\
+         `Forwarded` or `X-Forwarded-For` is used for fair shares and in the log; from other addresses these\n\
+         headers are ignored. `unix` stands for processes that connect by the Unix socket.",
         |config| Slot::Proxies(&mut config.http.trusted_proxies),
     ),
     Key::new(
@@ -333,7 +337,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "http.watch_bytes_per_second_max",
         "Bytes that all watches together send per second, so that they leave CPU time to writers. A watch\n\
-         that falls behind by more than the newest writes kept for watches ends and can be started again.",
+         ends if it falls behind by more than the recent writes kept in memory; it can be started again.",
         |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
     ),
     Key::new(
@@ -394,8 +398,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "storage.head_bytes_max",
         "Bytes of unsealed points in memory at which they are sealed. Memory peaks near twice this value.\n\
-         Not set: 80 MiB, or 256 bytes per timeline with unsealed points if that is more, but at most an\n\
-         eighth of the memory of the control group or machine, or 5/24 of memory.max.",
+         Not set: the larger of 80 MiB and 256 bytes per timeline with unsealed points, but at most 5/24 of\n\
+         memory.max or, if that is not set, 1/8 of the memory of the control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.head_bytes_max),
     )
     .within(MIB, u64::MAX),
@@ -610,7 +614,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "otlp.ignore_resource_attributes",
-        "Attributes of OTLP resources that do not become labels if all others do.",
+        "Attributes of OTLP resources that do not become labels if otlp.promote_all_resource_attributes is true.",
         |config| Slot::Names(&mut config.http.otlp.ignore_resource_attributes),
     ),
     Key::new(
@@ -637,7 +641,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "otlp.label_name_underscore_sanitization",
-        "Give label names that begin with one underscore the prefix key, if the strategy escapes names.",
+        "Prepend `key` to label names that begin with one underscore, if the strategy escapes names.",
         |config| Slot::Switch(&mut config.http.otlp.label_name_underscore_sanitization),
     ),
     Key::new(
@@ -686,8 +690,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "lifecycle.purge_delay",
-        "Time for which points hidden by a policy are kept before their bytes are freed; until then a\n\
-         longer policy shows them again.",
+        "Time for which points hidden by a policy are kept before their bytes are freed; until then a policy\n\
+         with longer ages makes them visible again.",
         |config| Slot::Duration(&mut config.scheduler.purge_delay),
     )
     .within(0, 8_760 * HOUR_MILLIS),
@@ -712,12 +716,12 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "cassandra.data_center",
-        "Data centre whose nodes are used; a quorum is a quorum of this data centre. Not set: all nodes.",
+        "Data center whose nodes are used; a quorum is a quorum of this data center. Not set: all nodes.",
         |config| Slot::OptionalText(&mut config.cluster.data_center),
     ),
     Key::new(
         "cassandra.user",
-        "User for the cluster. Not set: the cluster asks for none.",
+        "User name for the cluster. Not set: connections without authentication.",
         |config| Slot::OptionalText(&mut config.cluster.user),
     ),
     Key::new(
@@ -744,7 +748,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "cassandra.lease",
         "Time for which this server owns the data without a renewal. After a crash, another server takes over\n\
-         after a quarter more than this time.",
+         after 1.25 times this time.",
         |config| Slot::Duration(&mut config.cluster.lease),
     )
     .within(1_000, HOUR_MILLIS),

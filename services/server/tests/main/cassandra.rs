@@ -15,7 +15,7 @@ use tideline_tests::Client;
 
 use crate::process::{Running, output, text, tideline};
 
-/// Lease of the servers. A take-over needs a quarter more.
+/// Lease of the servers. A take-over takes a quarter longer than the lease.
 const LEASE: &str = "2s";
 /// Default of the setting `cassandra.lease`, for the measurement of take-overs.
 const DEFAULT_LEASE: &str = "4s";
@@ -157,7 +157,7 @@ fn a_standby_forwards_and_takes_over() {
     let backend = Client::new(second).get("/v1/backend").json();
     assert!(backend["epoch"].as_u64() > Some(epoch), "{backend}");
 
-    // A paused owner changes and answers nothing when it goes on, and then forwards.
+    // A paused owner that continues after a take-over refuses the waiting request, and then forwards requests.
     let (three, third) = cluster.serve("three");
     wait_for_role(third, "standby");
     two.signal(Signal::STOP);

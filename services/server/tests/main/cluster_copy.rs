@@ -1,6 +1,7 @@
 //! `tideline backend copy`: a data folder moves into a cluster and back, and every query returns the same.
 //!
-//! The folder has sealed and journaled points, rows with an index, messages, and a change stream that a group holds back.
+//! The folder has sealed and journaled points, rows with an index, messages, and a change stream whose changes a group
+//! holds.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -4,7 +4,7 @@
 
 use crate::lab::{Lab, at_home, ended};
 
-/// Starts a server with two hosts in two data centres and ten minutes of points, one per minute. One host lacks
+/// Starts a server with two hosts in two data centers and ten minutes of points, one per minute. One host lacks
 /// its fourth minute.
 fn filled() -> Lab {
     let lab = Lab::start();

@@ -1,7 +1,8 @@
-//! Planted secrets are not in a response, a metric, the log, the audit table or a file of the data folder.
+//! Tests that planted secrets do not appear in a response, a metric, the log, the audit table or a file of the data
+//! folder.
 //!
-//! The server gets the secrets in each way that it accepts, in valid and in invalid requests, and it logs as much as it
-//! can. A response that creates a token shows it once, as promised.
+//! The server gets the secrets in each way that it accepts, in valid and in invalid requests, and logs as much as it
+//! can. Only the response to a request that creates or rotates a token contains a token.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -20,7 +21,7 @@ const TOKEN: &str = "planted-configured-0123456789abcdef";
 const GUESSED: &str = "planted-guessed-0123456789abcdef";
 /// A value in places of requests where clients put passwords.
 const PASSWORD: &str = "planted-password-0123456789abcdef";
-/// Secret with which the requests of a webhook are signed. The server stores it, because it needs it.
+/// Secret with which the requests of a webhook are signed. The server must store it to sign requests.
 const SIGNING: &str = "whsec_cGxhbnRlZC1zaWduaW5nLTAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Key of the archive.

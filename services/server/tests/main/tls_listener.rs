@@ -161,7 +161,7 @@ fn a_server_with_a_certificate_speaks_tls_only() {
         "{}",
         text(&refused.stderr)
     );
-    // A request in clear text is told what is wrong.
+    // The response to a request in clear text describes the error.
     let mut clear = secured.connect();
     clear
         .write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -262,7 +262,7 @@ fn a_certificate_is_replaced_without_a_failed_request() {
                 }
             });
         }
-        // A key of another certificate changes nothing.
+        // A key that does not belong to the certificate is refused, and the old certificate stays in use.
         replace(&other, "tideline.key");
         secured
             .server
@@ -306,7 +306,7 @@ fn certificates_that_cannot_be_used_are_refused_at_the_start() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("a mode");
     let said = refused(&crt, &key);
     assert!(said.contains("every user can read this file"), "{said}");
-    // One without the other.
+    // A certificate without a key is refused.
     let mut command = tideline(&["config", "check"]);
     command.env("TIDELINE__HTTP__TLS_CERTIFICATE_FILE", &crt);
     let checked = output(command);

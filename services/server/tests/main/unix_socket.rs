@@ -1,4 +1,5 @@
-//! Tests of the Unix socket: requests and their tokens, the user in the log, and the file after each kind of end.
+//! Tests of the Unix socket: requests and their tokens, the user in the log, and the file after each kind of end. Also of
+//! the command line as a client of the socket.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
