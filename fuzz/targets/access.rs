@@ -1,6 +1,6 @@
 //! Fuzz target: arbitrary bytes as a key set of an identity provider and as a JSON Web Token, and arbitrary text as a
-//! token of the server, as a scope and as a condition on timelines. Nothing panics, and no token is accepted: the fuzzer has
-//! no private key. A condition that is accepted reads back from its JSON form.
+//! token of the server, as a scope and as a condition on timelines. Nothing panics, and no JSON Web Token is accepted,
+//! because the fuzzer has no private key. A condition that is accepted reads back from its JSON form.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

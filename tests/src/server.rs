@@ -24,8 +24,8 @@ use crate::wait;
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Documented time limit of a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// Limits of free space, so that tests do not depend on the disk: a build can take most of its space, and with the default
-/// of 5 % a server then refuses writes, and before that frees kept changes.
+/// Limits of free space for tests. A build can take most of the disk. With the default limit of 5 %, a server would
+/// then delete kept changes, and finally refuse writes.
 pub const FREE_SPACE: [(&str, &str); 2] = [
     ("TIDELINE__STORAGE__FREE_BYTES_MIN", "64MiB"),
     ("TIDELINE__STORAGE__FREE_PER_MILLE_MIN", "0"),
@@ -336,7 +336,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Panics with `context` if the server is still running after a minute, or has ended by itself.
+    /// Panics with `context` if the server is still running after a minute, or has ended without a signal.
     pub fn expect_killed(self, context: &str) {
         let gone = self.wait_gone(Duration::from_secs(60));
         assert!(

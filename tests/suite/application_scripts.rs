@@ -1,6 +1,6 @@
-//! Scripts of `docs/examples`: a story of each application, with the output of each step.
+//! Scripts of `docs/examples`: a sequence of runs for each application, with the expected output of each run.
 //!
-//! The scripts run in a shell, with the tested binary as `tideline`, against a server of their own.
+//! The scripts run in a shell, with the tested binary as `tideline`, against a separate server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tideline_tests::corpora::workspace;
 use tideline_tests::server::{DataFolder, Server, binary};
 use tideline_tests::{Client, Launch, wait};
 
-/// Folder of scripts, run in a folder of their own against a server.
+/// Scripts of an application, which run in a separate working folder against a separate server.
 struct Scripts {
     scripts: PathBuf,
     folder: DataFolder,
@@ -119,7 +119,7 @@ fn the_scripts_of_instant_messaging_keep_devices_in_sync() {
             .contains("\"event\":\"recall\""),
         "{phone}"
     );
-    // The search index follows the writes.
+    // The search index is updated after the writes, so the search is repeated.
     let found = wait::until(Duration::from_secs(20), || {
         let found = scripts.run("search.sh", [crew, "platform"]);
         (!found.is_empty()).then_some(found)
@@ -136,7 +136,7 @@ fn the_scripts_of_the_social_feed_show_each_user_the_right_posts() {
     scripts.run("post.sh", ["cem", "New bicycle"]);
     scripts.run("follow.sh", ["bea", "ann"]);
     scripts.run("follow.sh", ["bea", "cem"]);
-    // With three followers, the posts of ann are read with the home pages.
+    // With three followers, one more than the limit, posts of ann are not written to inboxes but read from her feed.
     for user in ["dan", "eva"] {
         scripts.run("follow.sh", [user, "ann"]);
     }

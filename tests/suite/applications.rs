@@ -199,7 +199,7 @@ fn three_devices_of_each_member_of_a_group_are_in_sync() {
     let folder = DataFolder::new();
     let server = start(&folder);
     let client = server.client();
-    // The whole group is pushed.
+    // The messages are written to the inboxes of the whole group.
     create(&client, "im", 1_000);
     request(&client, "PUT", ROOM, &json!({"attributes": {"title": "All"}}));
     each_of(members, |member| {
@@ -334,7 +334,8 @@ fn the_posts_of_an_author_reach_followers_before_and_after_the_switch_to_pulling
     let client = server.client();
     create(&client, "social", push_max);
     let mut posts = vec![post(&client, "ann", "before anyone follows")];
-    // Posts are sent when a share of the followers has joined: pushed, pushed, and from then on pulled.
+    // Posts are sent each time another share of the followers has joined. The first two shares are within the limit, so
+    // their posts are pushed; later posts are pulled.
     let mut joined = 0;
     let mut joins = Vec::with_capacity(followers);
     for share in [push_max / 2, push_max, push_max + push_max / 2, followers] {
@@ -384,7 +385,7 @@ fn the_posts_of_an_author_reach_followers_before_and_after_the_switch_to_pulling
             "f{number}"
         );
     });
-    // A block hides what a sender has posted, in pushed and pulled posts, until it ends.
+    // A block hides all posts of a sender, pushed and pulled, until the block ends.
     for number in [0, followers - 1] {
         let user = format!("f{number}");
         let block = format!("/v1/tables/social/users/{user}/blocks/bea");
@@ -400,7 +401,7 @@ fn the_posts_of_an_author_reach_followers_before_and_after_the_switch_to_pulling
         request(&client, "DELETE", &block, &Value::Null);
         assert_eq!(inbox(&client, &user), expected(number), "{user}");
     }
-    // Who leaves sees nothing more, and gets the earlier posts again with a new membership.
+    // A follower who leaves sees no posts, and sees all earlier posts after following again with the history `all`.
     for number in [1, push_max + 1] {
         let user = format!("f{number}");
         request(

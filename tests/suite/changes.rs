@@ -1,9 +1,9 @@
 //! Tests that kill the server while clients write, consumers read a change stream, and a webhook delivers it.
 //!
-//! Every acknowledged write must be in the stream exactly once, at one position, and the writes of each key in their order.
-//! A write without a response is in the stream once or not at all. A consumer that keeps its position reads each record
-//! once, over all kills; one that fails reads exactly what it had not confirmed again. The receiver of the webhook gets
-//! each record at least once, and new records in the order of the stream.
+//! Every acknowledged write must be in the stream exactly once, at one position, and the writes of each key must be in
+//! their order. A write without a response is in the stream once or not at all. A consumer that keeps its position
+//! reads each record once, over all kills; a consumer that fails reads exactly its unconfirmed records again. The
+//! receiver of the webhook gets each record at least once, and new records in the order of the stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -239,15 +239,17 @@ struct Consumer<'a> {
     is_done: &'a AtomicBool,
     /// Records in the order in which they were processed.
     records: Vec<Value>,
-    /// Number of these that are before the checkpoint.
+    /// Number of records before the checkpoint.
     confirmed: usize,
-    /// Position from which records were read again after a failure of the consumer, and what was read there before.
+    /// For each failure of the consumer: the position from which it read again, and the records that it had read from
+    /// there before.
     again: Vec<(usize, Vec<Value>)>,
 }
 
 impl Consumer<'_> {
-    /// Reads over restarts of the server, confirms at random, and fails at random: it then forgets its position and what
-    /// it has not confirmed, and continues from the checkpoint. Ends at the end of the changes when `is_done` is true.
+    /// Reads over restarts of the server. Confirms at random, and fails at random: a failed consumer forgets its
+    /// position and its unconfirmed records, and continues from the checkpoint. Ends at the end of the changes when
+    /// `is_done` is true.
     fn run(mut self) -> Self {
         let group = format!("{STREAM}/groups/copy");
         let mut cursor: Option<String> = None;
@@ -309,8 +311,8 @@ impl Hook {
         self.listener.local_addr().expect("an address")
     }
 
-    /// Accepts deliveries until an [`Ending`] is dropped. Refuses the fourth one, and does not answer the eighth one, for which
-    /// the server has to send both again.
+    /// Accepts deliveries until an [`Ending`] is dropped. Refuses the fourth delivery, and does not answer the eighth,
+    /// so that the server has to send both again.
     fn run(&self) {
         let mut count = 0;
         while let Ok((stream, _)) = self.listener.accept() {
@@ -552,7 +554,7 @@ fn each_acknowledged_write_is_once_in_the_stream_and_reaches_consumers_and_webho
                 }
                 drop(sender);
                 wait_acknowledged(&acknowledged, 20 + random.below(150));
-                // The moment is between two acknowledgements.
+                // A random pause, so that the kill does not coincide with an acknowledgement.
                 wait::pause(Duration::from_micros(random.below(5_000)));
                 server.take().expect("it runs").kill();
             });
@@ -603,7 +605,8 @@ fn each_acknowledged_write_is_once_in_the_stream_and_reaches_consumers_and_webho
 
 /// Size of the disk of the test that fills it, in bytes.
 const DISK_BYTES: u64 = 768 << 20;
-/// Free space below which the server of that test refuses writes. A quarter of it is more than it writes in a second.
+/// Free space below which the server of that test refuses writes. A quarter of this space is more than the test writes
+/// in a second.
 const FREE_BYTES_MIN: u64 = 384 << 20;
 /// Bytes of a request of that test.
 const REQUEST_BYTES: usize = 1 << 20;
@@ -667,7 +670,7 @@ fn changes_that_a_group_holds_end_at_their_limit_and_make_room_before_the_disk_i
     assert!(metric(&client, "tideline_change_kept_bytes") <= limit as f64);
     assert!(server.terminate().status.success());
 
-    // Without that limit the disk is the next one.
+    // With a very high limit of the stream, the free space of the disk is the effective limit.
     let unlimited = launch.environment("TIDELINE__CHANGES__BYTES_MAX", "1TiB");
     let server = folder.start(&unlimited);
     let client = server.client();

@@ -1,11 +1,11 @@
 //! Three nodes of Cassandra and three servers, of which all are killed, paused and cut off from each other at random.
 //!
-//! Meanwhile clients write points, rows, counters and messages, delete points, request seals and migrations, and read.
-//! Each write is sent to any of the servers until it is acknowledged. A read that begins after an acknowledgement must
-//! return the write, from whatever server: a server that lost the data answers nothing from its memory. In the end,
-//! every acknowledged write is there once.
+//! During these faults, clients write points, rows, counters and messages, delete points, request seals and migrations,
+//! and read. Each write is sent to any of the servers until it is acknowledged. A read that begins after an
+//! acknowledgement must return the write from any server: a server that lost the data must not answer from its memory.
+//! In the end, every acknowledged write is stored once.
 //!
-//! The clocks of two servers are an hour ahead or behind, if libfaketime is installed.
+//! If libfaketime is installed, the clock of one server is an hour fast, and that of another is an hour slow.
 
 mod relay;
 
@@ -32,7 +32,7 @@ const MACHINES: usize = 3;
 const WRITERS: u64 = 2;
 /// Rows that a client of rows replaces in turn.
 const ROWS: u64 = 20;
-/// A client of points deletes some after this number of writes.
+/// Number of writes after which a client of points deletes some points.
 const DELETE_EVERY: u64 = 40;
 /// Time limit for a start, a take-over and the end of an outage.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -178,7 +178,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Deletes the points whose numbers are at the end of the last [`DELETE_EVERY`].
+    /// Deletes the nine points before the point with the number `n`.
     fn delete(&self, random: &mut Random, n: u64) -> Option<()> {
         let time = |n: u64| (self.shared.start + n * STEP).to_string();
         let body = json!({

@@ -1,7 +1,7 @@
-//! Checks of `docker/`: YAML files are valid; compose files mount what exists, wait for states that services reach, and
-//! start commands with flags that exist; every expression of the dashboards parses and has a result over the data of
-//! `tideline demo` and the server's own metrics, except for metrics that this machine or the engine lacks; every alert rule
-//! parses, and the server has its metrics.
+//! Checks of `docker/`. YAML files are valid. Compose files mount paths that exist, wait for states that services
+//! reach, and start commands with flags that exist. Every expression of the dashboards parses, and has a result over
+//! the data of `tideline demo` and the server's own metrics, except for metrics that this machine or the engine lacks.
+//! Every alert rule parses, and the server has its metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -230,7 +230,7 @@ fn every_expression_of_a_dashboard_has_an_answer() {
         if let Err(problem) = run(&client, &expression) {
             failures.push(format!("{alert}: {expression}\n  {problem}"));
         }
-        // An alert has no result while all is well, so its metrics are asked for.
+        // An alert has no result without a problem, so the test checks that the server has the metrics of the alert.
         for metric in metrics_of(&expression) {
             if !names.contains(&metric) && !is_optional(&metric, &names) {
                 failures.push(format!("{alert}: the server has no metric {metric}"));

@@ -88,8 +88,8 @@ fn follow(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)
     }
 }
 
-/// Watches a feed over restarts of the server, from the id of the last event on, until `is_done` is true and no message
-/// comes any more. Passes each message to `take`.
+/// Watches a feed over restarts of the server, from the id of the last event on, until `is_done` is true and no further
+/// message arrives. Passes each message to `take`.
 fn watch(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)) {
     let mut cursor = "0".to_owned();
     loop {
@@ -284,7 +284,7 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
             );
         }
     }
-    // Each feed of its own can be found, and its first message was sent once.
+    // Each feed that the writers created is found, and has its first message once.
     let search = json!({"where": {"property": "measurement", "equals": "inbox"}, "limit": 1_000});
     let found = client.post_json("/v1/tables/chat/feeds/search", &search);
     let found = found.expect_status(200).json();
@@ -378,7 +378,7 @@ pub(super) fn apply(copy: &mut BTreeMap<i64, Value>, message: &Value) {
         "delete" => drop(copy.remove(&target)),
         "recall" => drop(copy.get_mut(&target).map(|columns| *columns = json!({}))),
         "edit" => {
-            // The page that would have had the message was read after its deletion.
+            // The message was deleted before its page was read, so the copy does not have it.
             let Some(columns) = copy.get_mut(&target).and_then(Value::as_object_mut) else {
                 return;
             };

@@ -15,7 +15,7 @@ use tideline_tests::{Client, Launch, archive, wait};
 use crate::row_archive::check_of;
 
 const STREAM: &str = "/v1/changes/all";
-/// Number of journal files that are kept at least.
+/// Minimum number of journal files that are kept.
 const FILES: usize = 4;
 /// Number of rows per file.
 const ROWS: u64 = 25;
@@ -75,7 +75,7 @@ fn number(record: &Value) -> u64 {
         .unwrap_or_else(|| panic!("not a row: {record}"))
 }
 
-/// Reads a stream from its oldest change to its end, in small pages. `path` ends with the begin of a query.
+/// Reads a stream from its oldest change to its end, in small pages. `path` ends with the `?` of a query.
 fn read_all(client: &Client, path: &str) -> Vec<Value> {
     let (mut records, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -131,7 +131,7 @@ fn check_gap(found: &[Value], whole: &[Value], what: &str) {
         &whole[whole.len() - after.len()..],
         "{what}: after the gap"
     );
-    // The damaged entries can be those of another table.
+    // The damaged entries can belong to another table; then no record of the stream is missing.
     assert!(before.len() + after.len() <= whole.len(), "{what}");
 }
 
@@ -175,7 +175,8 @@ fn damage_of_kept_changes_is_reported_and_a_gap_for_readers() {
             metrics.contains("tideline_change_gaps_total 2"),
             "{what}: both readers got a gap"
         );
-        // Writes and the stream go on. If the last entry is damaged, its position is too, so a gap can precede the row.
+        // Writes and the stream continue. Damage of the last entry includes its position, so a gap can precede the new
+        // row.
         let row = json!({"rows": [{"op": "put", "key": {"n": whole.len()}, "columns": {"text": "later"}}]});
         client
             .post_json("/v1/tables/orders/rows", &row)

@@ -99,6 +99,35 @@ fn texts_and_names_are_plain() {
 }
 
 #[test]
+fn module_tables_list_every_module() {
+    let is_root = |path: &Path| path.ends_with("src/lib.rs");
+    let lacks_modules = |text: &str| {
+        let is_header = |line: &&str| line.starts_with("//!");
+        let header: Vec<&str> = text.lines().take_while(is_header).collect();
+        let has_table = header.iter().any(|line| line.starts_with("//! | module |"));
+        let header = header.join("\n");
+        let is_listed = |module: &str| {
+            let forms = [
+                format!("`{module}`"),
+                format!("mod@{module}`"),
+                format!("({module}"),
+            ];
+            forms.iter().any(|form| header.contains(form))
+        };
+        let module = |line: &'_ str| {
+            let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?;
+            name.strip_suffix(';').map(str::to_owned)
+        };
+        has_table && !text.lines().filter_map(module).all(|module| is_listed(&module))
+    };
+    let incomplete = files_where(is_root, lacks_modules);
+    assert_none(
+        &incomplete,
+        "a crate whose header has a table of modules lists all of them there",
+    );
+}
+
+#[test]
 fn modules_and_tests_lie_where_one_looks_for_them() {
     let is_misplaced = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();

@@ -1,12 +1,13 @@
 //! Instant messaging over kills of the server, compared with a model: users with three devices each, and rooms with
 //! random messages, edits, recalls, deletions, members and cursors.
 //!
-//! A driver changes each room, and knows the order of its changes. A request without a response is sent again until it has
-//! one. Devices follow the inboxes of their users by cursors, are offline at times, and are replaced by new ones that begin
-//! without a cursor. In the end each device has exactly the messages of the model, in their order, and each unread count
-//! and each number of mentions is exact.
+//! Each room has one driver, which makes all changes of the room, so that their order is known. A request without a
+//! response is sent again until it has one. Devices follow the inboxes of their users by cursors, are offline at times,
+//! and are replaced by new ones that begin without a cursor. In the end each device has exactly the messages of the
+//! model, in their order, and each unread count and each number of mentions is exact.
 //!
-//! A user joins without earlier messages: those have numbers below the cursors of the devices, which read them from the room.
+//! Users join without earlier messages. Such messages have numbers below the cursors of the devices, so a device would
+//! have to read them from the room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ use crate::row_archive::check_of;
 const USERS: [&str; 6] = ["ann", "bea", "cid", "dan", "eva", "fay"];
 const DEVICES: usize = 3;
 const ROOMS: usize = 4;
-/// Number of members above which the messages of a room are pulled, so that its delivery switches.
+/// Number of members above which the messages of a room are pulled. It is small, so that rooms switch between push and
+/// pull.
 const PUSH_MAX: u64 = 3;
 const TABLE: &str = "/v1/tables/im";
 
@@ -359,7 +361,7 @@ fn each_device_has_the_messages_of_the_model_and_each_unread_count_is_exact_over
     });
     for device in &devices {
         let shown: BTreeMap<i64, Value> = rooms.iter().flat_map(|room| room.shown(device.user)).collect();
-        // A device keeps what it has read in a room until it learns that its user has left.
+        // A device keeps the messages of a room that its user has left, because the inbox does not report the leave.
         let is_current =
             |sequence: &i64| shown.contains_key(sequence) || !is_left(&rooms, device.user, *sequence);
         let copy = device.copy.iter().filter(|(sequence, _)| is_current(sequence));

@@ -240,7 +240,7 @@ pub(super) fn check_rows(client: &Client, context: &str) {
     check_tiers(client, context);
 }
 
-/// Checks that each open row is found by the indexes of its tier exactly once.
+/// Checks that the indexes find the expected number of open rows in each tier, and that SQL chooses the expected index.
 fn check_tiers(client: &Client, context: &str) {
     loop {
         let parts = all_tiers(client);

@@ -1,8 +1,9 @@
 //! Kills before and after every step of a flush of rows. Afterwards the table has exactly the acknowledged rows,
 //! each in its last state, and the offline check finds no damage.
 //!
-//! Every case runs without an index, with column groups, and with a secondary index whose entries must match the rows. The
-//! step that stores a dictionary of a compressed column has cases of its own.
+//! Every case runs without an index and with column groups. Every case except those of `wide.delete` also runs with a
+//! secondary index, whose entries must match the rows. The step that stores a dictionary of a compressed column has
+//! separate cases.
 //!
 //! Each case first flushes rows of all kinds: packed into blocks, single, and in fragments. Then rows grow, shrink and
 //! disappear, single rows are packed, and ranges are deleted; the flush of these changes is killed. The binary needs
@@ -177,7 +178,7 @@ fn change(client: &Client, rows: &mut Rows) {
     write(client, rows, "put", 15, &[("c", "again".into())]);
     write(client, rows, "update", 3, &[("c", "more".into())]);
     write(client, rows, "delete", 4, &[]);
-    // These neighbours are enough to pack the single rows among them.
+    // These neighbors are enough to pack the single rows among them.
     write_many(client, rows, 1_502..1_900, "packed again");
     delete_range(client, rows, 1_950, 1_960);
     // Large rows change, become small, and disappear; a small one becomes large.

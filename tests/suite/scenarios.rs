@@ -20,7 +20,7 @@ fn every_scenario_holds() {
     assert!(steps > 100, "only {steps} steps were found");
 }
 
-/// The same scenarios on a node of Cassandra, each in a keyspace of its own; evenly picked in the short form.
+/// Runs the same scenarios on a node of Cassandra, each in a separate keyspace; the short form runs an even selection.
 #[test]
 fn scenarios_hold_on_a_cluster() {
     let Some(contact) = shared_node() else {
@@ -50,7 +50,7 @@ fn scenarios_hold_on_a_cluster() {
     });
 }
 
-/// Runs scenarios, each on a server of its own that `launch` describes. Returns the number of steps.
+/// Runs scenarios, each on a separate server that `launch` describes. Returns the number of steps.
 fn run(paths: &[PathBuf], launch: impl Fn(&str) -> Launch) -> usize {
     let mut steps = 0;
     let mut failures = Vec::new();

@@ -138,8 +138,8 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
         .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
     let seal = json!({"kind": "seal"});
-    // The second seal flushes the audit record of the first one. That raises the number of the format, whose sync may fail
-    // without harm.
+    // The second seal flushes the audit record of the first one. This flush raises the number of the format, and a
+    // failed sync of that number would do no harm.
     for _ in 0..2 {
         client.post_json("/v1/jobs", &seal).expect_status(200);
     }
@@ -161,7 +161,7 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     let failing = begin(&["sealer"], &every("fdatasync,fsync", 1..=1), "syncs").expect("it attached before");
     let refused = client.post_json("/v1/jobs", &seal);
     assert!(refused.status >= 500, "the seal could not be synced: {refused:?}");
-    // Each thread of the sealer can fail once: the rows of the audit table may be flushed beside the points.
+    // Each sealer thread can fail once: the rows of the audit table may be flushed at the same time as the points.
     assert!(
         (1..=2).contains(&failing.failed()),
         "{} syncs failed",
@@ -191,7 +191,7 @@ fn an_outage_is_reported_as_it_is_and_ends_with_its_cause() {
     client
         .post_lines("/v1/tables/default/points", &line)
         .expect_status(200);
-    // The first seal can meet the rows that the failed one has left, and is repeated.
+    // The first seal may be refused because of rows that the failed seal has left, and is then repeated.
     let sealed = wait::until(HEAL_PATIENCE, || {
         let sealed = client.post_json("/v1/jobs", &seal);
         assert!(

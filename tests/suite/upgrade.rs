@@ -75,7 +75,7 @@ fn a_store_of_the_first_format_moves_and_answers_in_full() {
     check(&server.client(), &expected, "at the end");
 }
 
-/// Tests that the committed expected contents equal the contents derived from the steps of the story.
+/// Tests that the committed expected contents equal the contents derived from the requests in `story`.
 #[test]
 fn the_answers_of_the_fixture_follow_from_its_story() {
     let expected = Expected::of(&story::steps());
@@ -119,8 +119,8 @@ fn fixture(name: &str) -> PathBuf {
     workspace().join("tests/fixtures").join(name)
 }
 
-/// Overwrites `busy` and `usage` of the points of the first request of the story, and writes a new point 1 ns
-/// after each.
+/// Overwrites `busy` and `usage` of the points of the first write of the story, and writes a new point 1 ns after
+/// each.
 fn write_more(client: &Client, expected: &mut Expected) {
     let Some(Step::Write(table, points)) = story::steps().into_iter().nth(1) else {
         panic!("the story begins with a table and a write");

@@ -1,8 +1,8 @@
 //! Change streams: records read by a consumer, the time from an acknowledgement to a waiting reader, and the cost of a stream
 //! for writers.
 //!
-//! Rows are written in batches of [`BATCH`], points as the set S. The cost of a stream is measured in two runs on separate
-//! folders that differ only in the stream.
+//! Rows are written in batches of [`BATCH`]; points are those of set S. The cost of a stream is measured in two runs on
+//! separate folders that differ only in the stream.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -181,7 +181,7 @@ fn wait_for_writes(server: &Server, count: u64) -> Result<Latencies> {
         let reading = scope.spawn(move || -> Result<Vec<Instant>> {
             let mut received = Vec::new();
             while (received.len() as u64) < count {
-                // The writer has ended if nothing receives.
+                // Fails only if the writer has ended.
                 let _ = ready.send(());
                 let path = format!("{STREAM}/records?wait=30s{cursor}");
                 let page = parsed(&reader.send_expecting_success("GET", &path, b"")?)?;
@@ -193,7 +193,7 @@ fn wait_for_writes(server: &Server, count: u64) -> Result<Latencies> {
         });
         let mut acknowledged = Vec::new();
         for number in 0..count {
-            // The next row is written when the reader begins to wait again.
+            // Each row is written when the reader is about to wait for it.
             if begun.recv().is_err() {
                 break;
             }

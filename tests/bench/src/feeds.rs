@@ -1,6 +1,6 @@
 //! Feeds: single and batched messages, fan-out, pulled feeds, conversations, pages, watches, disk, searches.
 //!
-//! The text of a message is part of a sentence of the guide, about 200 bytes. Every write is acknowledged after its sync.
+//! The text of a message is an excerpt of the guide of about 200 bytes. Every write is acknowledged after its sync.
 //! *Drained* figures include the flush and the work of the storage engine until the server is idle.
 
 mod background;
@@ -29,7 +29,7 @@ use crate::server::Server;
 use crate::set::Scale;
 use crate::wanted;
 
-/// Number of connections of single messages.
+/// Number of connections over which single messages are sent.
 const CONNECTIONS: usize = 64;
 /// Number of messages per batch.
 const BATCH: u64 = 100;
@@ -56,14 +56,14 @@ const GUIDE: &str = concat!(
     include_str!("../../../docs/operations.md")
 );
 
-/// Part of the group `feeds`. Each part starts a server of its own.
+/// Part of the group `feeds`. Each part starts a separate server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// One message per request.
     Single,
     /// Messages in batches, pages and conversations.
     Batches,
-    /// Messages to a group whose inboxes get them in the same write.
+    /// Messages to a group, written to the inboxes of its members in the same write.
     Group,
     /// Messages of an author whose followers read the feed.
     Author,
@@ -200,7 +200,7 @@ impl Benchmark {
         let (mut server, data) =
             self.feed_server("feeds", &format!("{messages} messages in batches of {BATCH}"))?;
         create(&server, &json!({"inboxes": {}}))?;
-        // The feeds exist before, so that the figures are those of messages.
+        // The feeds are created first, so that the figures include only the messages.
         send_all(server.address(), self.connections, &|_| (), |number| {
             (number < FEEDS).then(|| (path_of(number), body(number, 1)))
         })?;
@@ -359,7 +359,7 @@ fn path_of(feed: u64) -> String {
     format!("{TABLE}/feeds/room,name=r{feed}/messages")
 }
 
-/// Returns a part of the guide, another one for each number.
+/// Returns an excerpt of the guide; different numbers select different excerpts.
 fn text(number: u64) -> &'static str {
     let parts = (GUIDE.len() - 2 * TEXT_BYTES) as u64;
     let start = GUIDE.floor_char_boundary((number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % parts) as usize);

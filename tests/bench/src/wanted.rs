@@ -188,22 +188,23 @@ pub(crate) const FEEDS_PULLED: Wanted = Wanted::AtMost(5.0);
 pub(crate) const FEEDS_CONVERSATIONS: Wanted = Wanted::AtMost(3.0);
 /// Milliseconds, median: 100 messages after a cursor.
 pub(crate) const FEEDS_PAGE: Wanted = Wanted::AtMost(0.4);
-/// Bytes on disk per message with a text of 200 bytes: 0.55 of the text, and 40.
+/// Bytes on disk per message with a text of 200 bytes: 0.55 bytes per byte of the text, plus 40 bytes.
 pub(crate) const FEEDS_DISK: Wanted = Wanted::AtMost(150.0);
 /// Bytes on disk per inbox entry.
 pub(crate) const FEEDS_ENTRY_DISK: Wanted = Wanted::AtMost(16.0);
-/// Milliseconds from the acknowledgement of a message to its receipt by a watch, 99th percentile, with 10,000 watches of feeds
-/// of their own and 2,000 messages per second.
+/// Milliseconds from the acknowledgement of a message to its receipt by a watch, 99th percentile, at 2,000 messages per
+/// second and with 10,000 watches that each follow a separate feed.
 pub(crate) const FEEDS_WATCHED: Wanted = Wanted::AtMost(50.0);
-/// Mebibytes of resident memory of the server meanwhile.
+/// Mebibytes of resident memory of the server with the watches of [`FEEDS_WATCHED`].
 pub(crate) const FEEDS_WATCHED_MEMORY: Wanted = Wanted::AtMost(1_024.0);
-/// Milliseconds from the acknowledgement of a message to its last receipt by 10,000 watches.
+/// Milliseconds, median, from the acknowledgement of a message to its last receipt by 10,000 watches.
 pub(crate) const FEEDS_BROADCAST: Wanted = Wanted::AtMost(400.0);
-/// 99th percentile of other writers meanwhile, as a multiple of that without such messages.
+/// 99th percentile of other writers during the messages of [`FEEDS_BROADCAST`], as a multiple of the percentile without
+/// these messages.
 pub(crate) const FEEDS_BROADCAST_WRITERS: Wanted = Wanted::AtMost(2.0);
 /// Thousands of records of rows per second of server CPU time, read by one consumer in pages of 1,000.
 pub(crate) const CHANGES_READ: Wanted = Wanted::AtLeast(150.0);
 /// Milliseconds from the acknowledgement of a row to the receipt by a reader that waits, 99th percentile.
 pub(crate) const CHANGES_WAIT: Wanted = Wanted::AtMost(30.0);
-/// CPU time of writing and sealing the set S with a stream, as a multiple of that without.
+/// CPU time of writing and sealing the set S with a stream, as a multiple of the CPU time without a stream.
 pub(crate) const CHANGES_COST: Wanted = Wanted::AtMost(1.03);

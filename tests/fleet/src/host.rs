@@ -34,7 +34,7 @@ pub const TAGS: [&str; 10] = [
     "service_environment",
 ];
 
-/// Region names and the suffixes of their data centres.
+/// Region names and the suffixes of their data centers.
 const REGIONS: [(&str, &[&str]); 9] = [
     ("us-east-1", &["a", "b", "c", "e"]),
     ("us-west-1", &["a", "b"]),
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(tags[0].1, format!("host_{number}"));
             assert!(
                 tags[2].1.starts_with(&tags[1].1),
-                "a data centre belongs to its region"
+                "a data center belongs to its region"
             );
             assert!(tags[3].1.parse::<usize>().expect("a rack is a number") < RACKS);
             assert!(ENVIRONMENTS.contains(&tags[9].1.as_str()));

@@ -26,7 +26,7 @@ const NO_NODE: &str = "none";
 const SHARED_VARIABLE: &str = "TIDELINE_CASSANDRA";
 /// Longest start. A start that replays the commit log on busy cores takes 40 s.
 const START_MAX: Duration = Duration::from_secs(240);
-/// Longest time for a connection, and for an answer to it.
+/// Longest time to connect to a node, and to wait for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Port for clients.
 const CQL_PORT: u16 = 9042;
@@ -72,13 +72,13 @@ impl Default for NodeSettings {
     }
 }
 
-/// When a node writes its commit log to the disk.
+/// Time at which a node writes its commit log to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitLog {
     /// Every 10 s, the default of Cassandra. A kill of the process can lose the acknowledged writes of the last 0.1 s,
     /// because a restart reads the log up to its last marker; a power cut can lose those of 10 s.
     Periodic,
-    /// Before each answer; writes of 10 ms share an fsync.
+    /// Before each answer; writes that arrive within 10 ms share an fsync.
     Group,
 }
 

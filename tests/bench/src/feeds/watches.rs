@@ -24,7 +24,7 @@ use crate::server::Server;
 use crate::wait::pause;
 use crate::wanted;
 
-/// Messages per second to watches of feeds of their own.
+/// Number of messages per second while each watch follows a separate feed.
 const RATE: u64 = 2_000;
 /// Number of connections that send messages.
 const SENDERS: usize = 16;
@@ -32,16 +32,16 @@ const SENDERS: usize = 16;
 const OPENING: usize = 64;
 /// Number of messages to one feed that all watches follow.
 const BROADCASTS: u64 = 10;
-/// Duration of these messages.
+/// Time over which these messages are spread.
 const BROADCASTS_SPAN: Duration = Duration::from_secs(20);
-/// Number of connections of other writers meanwhile.
+/// Number of connections of the other writers during these messages.
 const WRITERS: usize = 8;
 /// Longest time until the watches have a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Text before the number of a message.
 const MARK: &[u8] = b"\"sender\":\"n-";
 
-/// Times since the start: of the acknowledgement of each message, and of its last receipt.
+/// Nanoseconds from `start` to the acknowledgement of each message, and to its last receipt.
 #[derive(Debug)]
 struct Times {
     start: Instant,
@@ -106,7 +106,7 @@ impl Times {
 }
 
 impl Benchmark {
-    /// Measures watches of feeds of their own, and watches of one feed.
+    /// Measures watches that each follow a separate feed, and then watches that all follow one feed.
     pub(super) fn watched_feeds(&self, sizes: &Sizes, report: &mut Report) -> Result<()> {
         let watches = sizes.watches as u64;
         let name = format!("{watches} watches");
@@ -144,7 +144,7 @@ impl Benchmark {
         self.forget(&data)
     }
 
-    /// Measures messages to a feed that all watches follow, and other writers meanwhile.
+    /// Measures messages to a feed that all watches follow, and their effect on other writers.
     fn broadcasts(&self, server: &Server, watches: u64, report: &mut Report) -> Result<()> {
         let times = Times::new(BROADCASTS);
         let receivers = Receivers::open(server.address(), watches, &times, |_| 0)?;
