@@ -183,8 +183,7 @@ pub fn edit(
     let values = columns_of(engine, table, &changes.columns, "columns")?;
     for (number, name) in changes.clear.iter().enumerate() {
         check_name(table, name, "clear")?;
-        let is_repeated = changes.clear[..number].contains(name)
-            || changes.columns.0.iter().any(|(column, _)| column == name);
+        let is_repeated = changes.clear[..number].contains(name) || changes.columns.get(name).is_some();
         if is_repeated {
             return Err(RowsError::Invalid(format!(
                 "column {name:?} is changed twice; name it once in columns or clear"

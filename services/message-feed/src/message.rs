@@ -49,15 +49,15 @@ pub(crate) fn columns_of(
     path: impl Display + Copy,
 ) -> Result<Values> {
     let now = engine.now();
-    let mut columns = Vec::with_capacity(members.0.len() + 3);
-    for (name, json) in &members.0 {
+    let mut columns = Vec::with_capacity(members.len() + 3);
+    for (name, json) in members.iter() {
         check_name(table, name, path)?;
         let (column, declared) = table.column(name);
         let invalid = |found: String| {
             let expected = declared.map_or_else(String::new, |declared| format!(" has the type {declared};"));
             RowsError::Invalid(format!("{path}: column {name:?}{expected} {found}"))
         };
-        let mut values = parse_column(json.get(), declared, now).map_err(invalid)?;
+        let mut values = parse_column(json, declared, now).map_err(invalid)?;
         match (values.pop(), values.is_empty()) {
             (Some(given), true) if given.version.is_none() => columns.push((column, given.value)),
             _ => return Err(invalid("messages have no versions; give one value".to_owned())),

@@ -302,8 +302,8 @@ impl Sizes {
 fn bounds_text(layout: &KeyLayout, prefix: &Members, range: Option<&KeyBounds>) -> Vec<String> {
     let mut bounds = Vec::new();
     for column in layout.logical() {
-        let value = prefix.0.iter().find(|(name, _)| *name == column.name);
-        bounds.extend(value.map(|(name, value)| format!("{name} = {value}")));
+        let value = prefix.get(&column.name);
+        bounds.extend(value.map(|value| format!("{} = {value}", column.name)));
         let Some(range) = range.filter(|range| range.column == column.name) else {
             continue;
         };

@@ -23,9 +23,9 @@ pub fn parse_values(
     key: &Members,
 ) -> std::result::Result<Vec<Option<KeyValue<'static>>>, String> {
     let mut values = vec![None; layout.logical().len()];
-    for (name, json) in &key.0 {
+    for (name, json) in key.iter() {
         let number = layout.logical_number(name).map_err(|error| error.to_string())?;
-        values[number] = Some(parse_value(name, json.get(), layout.logical()[number].kind)?);
+        values[number] = Some(parse_value(name, json, layout.logical()[number].kind)?);
     }
     for (column, value) in layout.logical().iter().zip(&values) {
         if value.is_none() && !column.is_generated {
@@ -78,10 +78,10 @@ pub fn ranges(
     member: &str,
 ) -> Result<Ranges> {
     let kind_of = |name: &str| Ok::<_, RowsError>(layout.logical()[layout.logical_number(name)?].kind);
-    let mut values = Vec::with_capacity(prefix.0.len());
-    for (name, json) in &prefix.0 {
-        let value = parse_value(name, json.get(), kind_of(name)?).map_err(RowsError::Invalid)?;
-        values.push((name.as_str(), value));
+    let mut values = Vec::with_capacity(prefix.len());
+    for (name, json) in prefix.iter() {
+        let value = parse_value(name, json, kind_of(name)?).map_err(RowsError::Invalid)?;
+        values.push((name, value));
     }
     let (mut from, mut to) = (Bound::Unbounded, Bound::Unbounded);
     if let Some(bounds) = bounds {

@@ -214,16 +214,16 @@ fn print_rows(client: &Client, reader: &mut dyn BufRead, shown: Shown) -> Result
 /// Returns a table with the columns of all rows, in the order in which they first occur.
 fn grid(rows: &[Members]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in rows.iter().flat_map(|row| &row.0) {
-        if !names.contains(&name.as_str()) {
+    for (name, _) in rows.iter().flat_map(Members::iter) {
+        if !names.contains(&name) {
             names.push(name);
         }
     }
     let mut grid = Grid::new(names.iter().copied()).wrapping();
     for row in rows {
         let cell = |name: &&str| {
-            let value = row.0.iter().find(|(other, _)| other == name);
-            let value = value.and_then(|(_, json)| serde_json::from_str::<Value>(json.get()).ok());
+            let json = row.get(name);
+            let value = json.and_then(|json| serde_json::from_str::<Value>(json).ok());
             value.as_ref().map(output::cell).unwrap_or_default()
         };
         grid.row(names.iter().map(cell).collect());

@@ -150,12 +150,12 @@ fn request_of(block: &RecordBlock, file: &MessageFile<'_>) -> Result<SendRequest
                 plain::syntax(line, &error)
             ))
         })?;
-        let has_id = message.0.iter().any(|(name, _)| name == "id");
+        let has_id = message.get("id").is_some();
         if let (false, Some(beginning)) = (has_id, file.ids) {
             let id = json!(format!("{beginning}-{number}")).to_string();
             let id = serde_json::value::RawValue::from_string(id)
                 .map_err(|error| CliError::Incomplete(error.to_string()))?;
-            message.0.push(("id".to_owned(), id));
+            message.push("id", &id);
         } else {
             is_repeatable &= has_id;
         }

@@ -123,13 +123,13 @@ impl RecordBuilder<'_> {
                 let json = json_of(value, Some(*column_type))
                     .map_err(|reason| format!("key column {name:?} has the type {column_type}; {reason}"))?;
                 self.bytes += name.len() + json.get().len();
-                push(&mut self.key, name, json)
+                push(&mut self.key, name, &json)
             }
             Target::Column(name, declared) => {
                 let json =
                     json_of(value, *declared).map_err(|reason| format!("column {name:?}: {reason}"))?;
                 self.bytes += name.len() + json.get().len();
-                push(&mut self.values, name, json)
+                push(&mut self.values, name, &json)
             }
             Target::Object => {
                 let text = match &value {
@@ -139,9 +139,10 @@ impl RecordBuilder<'_> {
                 let members: Members = serde_json::from_str(&text).map_err(|error| {
                     format!("a column whose name ends with `*` holds no JSON object: {error}")
                 })?;
-                for (name, json) in members.0 {
-                    self.bytes += name.len() + json.get().len();
-                    push(&mut self.values, &name, json)?;
+                for (name, json) in members.iter() {
+                    self.bytes += name.len() + json.len();
+                    let json: &RawValue = serde_json::from_str(json).map_err(|error| error.to_string())?;
+                    push(&mut self.values, name, json)?;
                 }
                 Ok(())
             }
@@ -158,13 +159,13 @@ impl RecordBuilder<'_> {
     }
 }
 
-fn push(members: &mut Members, name: &str, json: Box<RawValue>) -> Result<(), String> {
-    if members.0.iter().any(|(other, _)| other == name) {
+fn push(members: &mut Members, name: &str, json: &RawValue) -> Result<(), String> {
+    if members.get(name).is_some() {
         return Err(format!(
             "column {name:?} has two values in the record; map one of the columns of the file to another name"
         ));
     }
-    members.0.push((name.to_owned(), json));
+    members.push(name, json);
     Ok(())
 }
 

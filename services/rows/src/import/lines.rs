@@ -54,18 +54,15 @@ pub(super) fn read(
 
 fn record(line: &[u8], columns: &FileColumns<'_>) -> Record {
     let members: Members = plain::read(line).map_err(|fault| fault.message)?;
-    let has_key = members
-        .0
-        .iter()
-        .any(|(name, json)| name == "key" && json.get().starts_with('{'));
+    let has_key = members.get("key").is_some_and(|json| json.starts_with('{'));
     if has_key {
         let row: RowLine = plain::read(line).map_err(|fault| fault.message)?;
         return Ok(columns.write(row.key, row.columns));
     }
     let mut builder = columns.record();
-    for (name, json) in &members.0 {
-        if json.get() != "null" {
-            builder.add(&columns.target(name), FileValue::Json(json.get().to_owned()));
+    for (name, json) in members.iter() {
+        if json != "null" {
+            builder.add(&columns.target(name), FileValue::Json(json.to_owned()));
         }
     }
     builder.end().0

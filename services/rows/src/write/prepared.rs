@@ -123,10 +123,10 @@ fn columns_of(
         let checked = engine.check_version(table, version.nanos());
         checked.map_err(|error| error.to_string())
     };
-    let mut columns = Vec::with_capacity(row.columns.0.len());
-    for (name, json) in &row.columns.0 {
+    let mut columns = Vec::with_capacity(row.columns.len());
+    for (name, json) in row.columns.iter() {
         let (column, declared) = column_of(table, name)?;
-        let mut values = parse_column(json.get(), declared, now).map_err(|found| match declared {
+        let mut values = parse_column(json, declared, now).map_err(|found| match declared {
             Some(declared) => format!("column {name:?} has the type {declared}; {found}"),
             None => format!(
                 "column {name:?} is not declared; {found}; give a text, a number, true, false, or an object \
@@ -196,11 +196,11 @@ fn check_names(row: &RowWrite) -> std::result::Result<(), String> {
     if row.clear.is_empty() && row.increment.is_empty() {
         return Ok(());
     }
-    let columns = row.columns.0.iter().map(|(name, _)| name);
-    let increments = row.increment.keys();
+    let columns = row.columns.iter().map(|(name, _)| name);
+    let others = row.clear.iter().chain(row.increment.keys());
     let mut names = HashSet::new();
-    let mut all = columns.chain(&row.clear).chain(increments);
-    match all.find(|name| !names.insert(name.as_str())) {
+    let mut all = columns.chain(others.map(String::as_str));
+    match all.find(|name| !names.insert(*name)) {
         None => Ok(()),
         Some(name) => Err(format!(
             "column {name:?} is changed twice; name it once in columns, clear or increment"

@@ -91,7 +91,7 @@ impl WritePlan {
     fn update(engine: &Engine, update: Update) -> Result<Self> {
         let table = engine.wide_table(&update.table.text)?;
         let (keys, filter) = by_keys(&table, "UPDATE", Some(update.condition))?;
-        let mut columns = Vec::new();
+        let mut columns = Members::default();
         let (mut clear, mut increment) = (Vec::new(), BTreeMap::new());
         for (column, change) in &update.changes {
             check_column(&table, column)?;
@@ -100,7 +100,7 @@ impl WritePlan {
                     increment.insert(column.text.clone(), *number);
                 }
                 Change::Set(value) => match value.to_column(table.column(&column.text).1)? {
-                    Some(json) => columns.push((column.text.clone(), json)),
+                    Some(json) => columns.push(&column.text, &json),
                     None => clear.push(column.text.clone()),
                 },
             }
@@ -108,7 +108,7 @@ impl WritePlan {
         let rows = keys.iter().map(|key| RowWrite {
             op: RowOperation::Update,
             key: members(&table, key),
-            columns: Members(columns.clone()),
+            columns: columns.clone(),
             clear: clear.clone(),
             increment: increment.clone(),
             remove_versions: Vec::new(),
@@ -246,24 +246,24 @@ impl WritePlan {
 /// Converts a row of an `UPSERT`.
 fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Literal]) -> Result<RowWrite> {
     let layout = table.layout();
-    let mut key = Vec::new();
-    let (mut columns, mut clear) = (Vec::new(), Vec::new());
+    let (mut key, mut columns) = (Members::default(), Members::default());
+    let mut clear = Vec::new();
     for (column, value) in upsert.columns.iter().zip(values) {
         if let Ok(number) = layout.logical_number(&column.text) {
             let json = value.to_key_json(&column.text, layout.logical()[number].kind)?;
-            key.push((column.text.clone(), json));
+            key.push(&column.text, &json);
             continue;
         }
         check_column(table, column)?;
         match value.to_column(table.column(&column.text).1)? {
-            Some(json) => columns.push((column.text.clone(), json)),
+            Some(json) => columns.push(&column.text, &json),
             None => clear.push(column.text.clone()),
         }
     }
     // Without a value for the generated column, the server assigns an id, so the row is new.
     let is_new = layout.generated().is_some_and(|number| {
         let name = &layout.logical()[number].name;
-        key.iter().all(|(given, _)| given != name)
+        key.get(name).is_none()
     });
     Ok(RowWrite {
         op: if is_new {
@@ -271,8 +271,8 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
         } else {
             RowOperation::Update
         },
-        key: Members(key),
-        columns: Members(columns),
+        key,
+        columns,
         clear: if is_new { Vec::new() } else { clear },
         increment: BTreeMap::new(),
         remove_versions: Vec::new(),
@@ -342,10 +342,9 @@ fn members(table: &WideTable, key: &FoundKey) -> Members {
         let text = String::from_utf8(out).unwrap_or_default();
         RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
     };
-    let columns = table.layout().logical().iter().zip(&key.values);
-    Members(
-        columns
-            .map(|(column, value)| (column.name.clone(), json(value)))
-            .collect(),
-    )
+    let mut members = Members::default();
+    for (column, value) in table.layout().logical().iter().zip(&key.values) {
+        members.push(&column.name, &json(value));
+    }
+    members
 }

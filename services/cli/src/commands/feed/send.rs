@@ -119,10 +119,10 @@ pub(super) fn columns_of(shape: &TableShape, values: &[String]) -> Result<Member
     let mut columns: Members = Members::default();
     for text in values {
         let (name, value) = shape.pair(text)?;
-        if columns.0.iter().any(|(other, _)| other == name) {
+        if columns.get(name).is_some() {
             return Err(CliError::usage(format!("{name} is given twice")));
         }
-        columns.0.push((name.to_owned(), value));
+        columns.push(name, &value);
     }
     Ok(columns)
 }

@@ -162,7 +162,7 @@ impl ShownMessage {
                 .into_iter()
                 .flatten(),
         );
-        let columns = self.columns.0.iter();
+        let columns = self.columns.iter();
         parts.extend(columns.map(|(name, value)| format!("{name}={}", plain(value))));
         parts.retain(|part| !part.is_empty());
         parts.join("  ")
@@ -224,16 +224,15 @@ fn table(messages: &[ShownMessage]) -> Grid {
     let after: Vec<(&str, Cell)> = after.into_iter().filter(is_used).collect();
     let columns: BTreeSet<&str> = messages
         .iter()
-        .flat_map(|message| message.columns.0.iter().map(|(name, _)| name.as_str()))
+        .flat_map(|message| message.columns.iter().map(|(name, _)| name))
         .collect();
     let head = before.iter().map(|(name, _)| *name);
     let head = head.chain(columns.iter().copied());
     let mut grid = Grid::new(head.chain(after.iter().map(|(name, _)| *name)));
     for message in messages {
-        let values = columns.iter().map(|name| {
-            let value = message.columns.0.iter().find(|(own, _)| own == name);
-            value.map(|(_, value)| plain(value)).unwrap_or_default()
-        });
+        let values = columns
+            .iter()
+            .map(|name| message.columns.get(name).map(plain).unwrap_or_default());
         let first = before.iter().map(|(_, cell)| cell(message));
         let last = after.iter().map(|(_, cell)| cell(message));
         grid.row(first.chain(values).chain(last).collect());

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tideline_openapi::row::Members;
 use tideline_openapi::row_search::RowHighlight;
@@ -144,23 +143,22 @@ pub(super) fn show_table(rows: &[Option<ShownRow>], file: Option<&PathBuf>) -> R
 /// matched texts.
 fn table(rows: &[Option<ShownRow>]) -> Grid {
     let rows = || rows.iter().flatten();
-    let key = rows().next().map(|row| row.key.0.as_slice()).unwrap_or_default();
+    let key = rows().next().into_iter().flat_map(|row| row.key.iter());
     let columns: BTreeSet<&str> = rows()
-        .flat_map(|row| row.columns.0.iter().map(|(name, _)| name.as_str()))
+        .flat_map(|row| row.columns.iter().map(|(name, _)| name))
         .collect();
     let distances = rows().map(|row| row.distances.len()).max().unwrap_or_default();
     let has_matches = rows().any(|row| !row.highlights.is_empty());
-    let mut head: Vec<&str> = key.iter().map(|(name, _)| name.as_str()).collect();
+    let mut head: Vec<&str> = key.map(|(name, _)| name).collect();
     head.extend(&columns);
     head.extend(std::iter::repeat_n("meters", distances));
     head.extend(has_matches.then_some("matches"));
     let mut grid = Grid::new(head);
     for row in rows() {
-        let key = row.key.0.iter().map(|(_, value)| plain(value));
-        let found = columns.iter().map(|name| {
-            let value = row.columns.0.iter().find(|(own, _)| own == name);
-            value.map(|(_, value)| plain(value)).unwrap_or_default()
-        });
+        let key = row.key.iter().map(|(_, value)| plain(value));
+        let found = columns
+            .iter()
+            .map(|name| row.columns.get(name).map(plain).unwrap_or_default());
         let mut cells: Vec<String> = key.chain(found).collect();
         cells.extend((0..distances).map(|at| {
             let meters = row.distances.get(at).copied().flatten();
@@ -188,9 +186,9 @@ pub(in crate::commands) fn marked(highlight: &RowHighlight) -> String {
     text
 }
 
-/// Formats a value. For an object with `type` and `value`, formats only `value`.
-pub(in crate::commands) fn plain(value: &RawValue) -> String {
-    let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
+/// Formats a value, given as JSON. For an object with `type` and `value`, formats only `value`.
+pub(in crate::commands) fn plain(json: &str) -> String {
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
     match value.get("value") {
         Some(inner) if value.get("type").is_some() => cell(inner),
         _ => cell(&value),
