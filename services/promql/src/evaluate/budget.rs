@@ -72,6 +72,13 @@ impl<'s> Budget<'s> {
         self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
+    /// Reserves the bytes by which the labels of a series become longer until the evaluation ends. The bytes of the
+    /// previous labels stay reserved.
+    pub(crate) fn hold_longer_labels(&self, previous: &Labels, labels: &Labels) -> Result<()> {
+        self.source
+            .hold(0, labels.size().saturating_sub(previous.size()) as u64)
+    }
+
     /// Reserves room for a column under construction. The cost of the column is known and held only when the column is
     /// complete. Blocks until the column, the held samples and the other columns under construction fit the limit
     /// together. A column is always admitted if no other column is under construction.

@@ -14,6 +14,11 @@ use crate::error::{PromqlError, Result};
 use crate::labels::{Labels, METRIC_NAME};
 use crate::pattern;
 use crate::plan::{Kind, Node};
+use crate::quote::quote;
+
+/// Maximum length, in bytes, of a label value that `label_replace` or `label_join` makes. It is checked before the
+/// value is built, because nested calls can double a value at each level.
+const VALUE_BYTES_MAX: usize = 64 << 10;
 
 impl Scope<'_> {
     /// Evaluates `label_replace(vector, target, replacement, source, expression)`.
@@ -22,25 +27,33 @@ impl Scope<'_> {
         let (source, expression) = (text_of(&arguments[3])?, text_of(&arguments[4])?);
         let pattern = self.pattern_with_groups(expression)?;
         let bytes = usize::try_from(pattern.bytes_with_groups()).unwrap_or(usize::MAX);
-        let _held = self.budget().bytes(bytes)?;
+        let mut held = self.budget().bytes(bytes)?;
         let regex = pattern.compile().map_err(|error| too_large(&error))?;
         check_name(&arguments[1], "destination", "label_replace")?;
         let mut columns = self.vector(&arguments[0])?;
         // Results by source value, because many series share values; `None` if the expression does not match.
         let mut results: HashMap<String, Option<String>> = HashMap::new();
-        for column in &mut columns {
+        // Each reference to a group begins with a dollar sign and inserts at most the whole source value.
+        let references = replacement.matches('$').count();
+        for (position, column) in columns.iter_mut().enumerate() {
+            self.check_now_and_then(position)?;
             let value = column.labels.get(source).unwrap_or_default();
             if !results.contains_key(value) {
-                let result = regex.captures(value.as_bytes()).map(|captures| {
-                    let mut result = Vec::new();
-                    captures.expand(replacement.as_bytes(), &mut result);
+                let mut result = None;
+                if let Some(captures) = regex.captures(value.as_bytes()) {
+                    let length_max = replacement.len() + references * value.len();
+                    check_length("label_replace", target, length_max)?;
+                    let mut bytes = Vec::new();
+                    captures.expand(replacement.as_bytes(), &mut bytes);
                     // The input is UTF-8, so captures consist of whole characters.
-                    String::from_utf8_lossy(&result).into_owned()
-                });
+                    result = Some(String::from_utf8_lossy(&bytes).into_owned());
+                }
+                let texts = value.len() + result.as_ref().map_or(0, String::len);
+                held.grow(texts + size_of::<(String, Option<String>)>())?;
                 results.insert(value.to_owned(), result);
             }
             if let Some(result) = &results[value] {
-                set_label(column, target, result);
+                self.set_label(column, target, result)?;
             }
         }
         self.merged_held(columns, true)
@@ -74,15 +87,30 @@ impl Scope<'_> {
         }
         check_name(&arguments[1], "destination", "label_join")?;
         let mut columns = self.vector(&arguments[0])?;
-        for column in &mut columns {
+        for (position, column) in columns.iter_mut().enumerate() {
+            self.check_now_and_then(position)?;
             let values: Vec<&str> = sources
                 .iter()
                 .map(|source| column.labels.get(source).unwrap_or_default())
                 .collect();
+            let separators = separator.len() * values.len().saturating_sub(1);
+            let length = separators + values.iter().map(|value| value.len()).sum::<usize>();
+            check_length("label_join", target, length)?;
             let joined = values.join(separator);
-            set_label(column, target, &joined);
+            self.set_label(column, target, &joined)?;
         }
         self.merged_held(columns, true)
+    }
+
+    /// Sets a label, or removes it if the value is empty. Reserves memory if the labels become longer.
+    fn set_label(&self, column: &mut Column, name: &str, value: &str) -> Result<()> {
+        let labels = with_label(&column.labels, name, value);
+        self.budget().hold_longer_labels(&column.labels, &labels)?;
+        column.labels = labels;
+        if name == METRIC_NAME {
+            column.drops_name = false;
+        }
+        Ok(())
     }
 }
 
@@ -100,11 +128,16 @@ fn check_name(argument: &Node<'_>, role: &str, function: &str) -> Result<()> {
     }
 }
 
-fn set_label(column: &mut Column, name: &str, value: &str) {
-    column.labels = with_label(&column.labels, name, value);
-    if name == METRIC_NAME {
-        column.drops_name = false;
+/// Fails if a label value of this length is too long. The length can be an upper bound.
+fn check_length(function: &str, target: &str, length: usize) -> Result<()> {
+    if length > VALUE_BYTES_MAX {
+        return Err(PromqlError::TooMany(format!(
+            "{function}(): the value of label {} could have {length} bytes, at most {VALUE_BYTES_MAX} are allowed; \
+             combine fewer or shorter texts",
+            quote(target)
+        )));
     }
+    Ok(())
 }
 
 /// Returns the labels with one label set; an empty value removes it.

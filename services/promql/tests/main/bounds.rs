@@ -4,8 +4,12 @@
 //! Queries over few samples can produce many series or steps, which must be limited as well.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tideline_promql::{Point, PromqlError, QueryResult, QueryValue, Result, Settings};
+use tideline_promql::source::Visit;
+use tideline_promql::{
+    Point, PromqlError, QueryParameters, QueryResult, QueryValue, Result, Select, Settings, Source, parse,
+};
 
 use super::memory::{Memory, settings};
 
@@ -143,5 +147,100 @@ fn lines_from_the_ends_of_time_do_no_harm() {
             1,
             "{query}"
         );
+    }
+}
+
+/// Returns a query that nests `levels` calls around an expression. `call` is the text of a call, with `#` for its first
+/// argument.
+fn nested(expression: &str, call: &str, levels: usize) -> String {
+    (0..levels).fold(expression.to_owned(), |inner, _| call.replacen('#', &inner, 1))
+}
+
+#[test]
+fn label_values_that_double_at_each_level_are_too_long() {
+    let memory = Memory::default();
+    let start = r#"label_replace(vector(1), "a", "xxxxxxxx", "", "")"#;
+    for (function, call, fitting) in [
+        ("label_join", r#"label_join(#, "a", "", "a", "a")"#, 13),
+        (
+            "label_replace",
+            r#"label_replace(#, "a", "$1$1", "a", "(.*)")"#,
+            12,
+        ),
+    ] {
+        let fits = nested(start, call, fitting);
+        assert_eq!(
+            numbers(evaluate(&memory, &fits, 1_000).unwrap()),
+            [1.0],
+            "{function}"
+        );
+        let result = evaluate(&memory, &nested(start, call, 24), 1_000);
+        let Err(PromqlError::TooMany(message)) = result else {
+            panic!("{function} is not refused")
+        };
+        assert!(
+            message.contains(&format!("{function}(): the value of label \"a\"")),
+            "{message}"
+        );
+    }
+}
+
+/// Source with a limit on the bytes that an evaluation holds.
+struct Limited {
+    memory: Memory,
+    held: AtomicU64,
+    max: u64,
+}
+
+impl Source for Limited {
+    fn select(&self, select: &Select<'_>, visit: &Visit<'_>) -> Result<()> {
+        self.memory.select(select, visit)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.memory.check()
+    }
+
+    fn hold(&self, before: u64, now: u64) -> Result<()> {
+        self.held.fetch_add(now, Ordering::Relaxed);
+        let held = self.held.fetch_sub(before, Ordering::Relaxed) - before;
+        match held > self.max && now > before {
+            true => Err(PromqlError::TooMany("no memory".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn labels_that_functions_make_longer_are_held() {
+    let series = format!(" x{{a=\"{}\"}} 1x20\n", "x".repeat(1_000));
+    let sources = [r#""a""#; 50].join(", ");
+    let references = "$1".repeat(50);
+    for call in [
+        format!(r#"label_join(x, "b", "", {sources})"#),
+        format!(r#"label_replace(x, "b", "{references}", "a", "(.*)")"#),
+    ] {
+        // Each call makes 50,000 bytes of labels, which are held until the evaluation ends.
+        for (calls, fits) in [(2, true), (30, false)] {
+            let source = Limited {
+                memory: loaded(&series),
+                held: AtomicU64::new(0),
+                max: 1_000_000,
+            };
+            let query = vec![format!("count({call})"); calls].join(" + ");
+            let parameters = QueryParameters {
+                text: &query,
+                start: 10 * MINUTE,
+                end: 10 * MINUTE,
+                step: 0,
+                lookback_delta: None,
+            };
+            let result =
+                tideline_promql::evaluate(&source, &parse(&query).unwrap(), &parameters, &settings());
+            match fits {
+                true => assert_eq!(numbers(result.unwrap()), [calls as f64], "{call}"),
+                false => assert!(is_too_many(&result), "{call}"),
+            }
+        }
     }
 }
