@@ -20,12 +20,26 @@ pub(crate) struct AccountBytes<'w> {
 }
 
 impl<'w> AccountBytes<'w> {
+    /// Creates an accounting with zero charged bytes.
+    pub(crate) fn empty(watch: &'w Watch) -> Self {
+        Self { watch, bytes: 0 }
+    }
+
     /// Charges bytes; returns an error if the account has no room.
     pub(crate) fn new(watch: &'w Watch, bytes: u64) -> Result<Self, QueryError> {
-        // Created first, so that a failed charge is released as well.
-        let held = Self { watch, bytes };
-        watch.hold_limited_elsewhere(0, bytes)?;
+        let mut held = Self::empty(watch);
+        held.grow_to(bytes)?;
         Ok(held)
+    }
+
+    /// Charges more bytes, so that at least `bytes` are charged in total. Returns an error if the account has no room.
+    pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), QueryError> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        // Stored first, so that a failed charge is released as well.
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.watch.hold_limited_elsewhere(before, bytes)
     }
 }
 

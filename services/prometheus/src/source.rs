@@ -15,7 +15,7 @@ use tideline_promql::{Labels, PromqlError, Result};
 use tideline_query::{PointReader, QueryError, Scan};
 
 use crate::failure;
-use crate::held_bytes::HeldBytes;
+use crate::held_bytes::{AccountBytes, HeldBytes};
 use crate::labels;
 use crate::names::START_FIELD;
 use crate::samples::{Gathered, Layout};
@@ -109,6 +109,8 @@ struct WorkerBuffers<'w> {
     gathered: Gathered,
     held: HeldBytes<'w>,
     steps: Steps,
+    /// Bytes of `steps`.
+    steps_held: AccountBytes<'w>,
 }
 
 impl<'r> Reading<'r> {
@@ -150,6 +152,7 @@ impl<'r> Reading<'r> {
             gathered: Gathered::default(),
             held: HeldBytes::new(&self.view.watch, GATHERED),
             steps: Steps::default(),
+            steps_held: AccountBytes::empty(&self.view.watch),
         }
     }
 
@@ -204,7 +207,8 @@ impl<'r> Reading<'r> {
     }
 
     /// Computes the window results of a timeline's series and passes them to the evaluator. A timeline whose windows
-    /// cannot be computed without samples is added to `doubtful` and read again later. Returns true in both cases.
+    /// cannot be computed without samples is added to `doubtful` and read again later. Returns true in both cases, and
+    /// false without reading if the windows would take too much memory.
     fn steps(
         &self,
         found: &Found,
@@ -213,6 +217,10 @@ impl<'r> Reading<'r> {
         buffers: &mut WorkerBuffers<'_>,
     ) -> std::result::Result<bool, QueryError> {
         let layout = &self.layouts[found.measurement as usize];
+        let Some(bytes) = Steps::bytes(over_time, layout.metrics) else {
+            return Ok(false);
+        };
+        buffers.steps_held.grow_to(bytes)?;
         let steps = &mut buffers.steps;
         steps.begin(over_time, layout.metrics);
         let flow = |go_on| match go_on {

@@ -12,6 +12,11 @@ use tideline_promql::source::{NO_RESULT_BITS, OverTime, OverTimeFunction, Series
 use crate::samples::{Layout, rows};
 use crate::time::{NANOS_PER_MILLI, to_millis};
 
+/// Maximum number of cells (metrics × windows) of a timeline; with more, windows are computed from samples. Each worker
+/// holds the cells of one timeline, also those of windows without samples.
+const CELLS_MAX: usize = 1 << 18;
+/// Bytes of a cell, its result and its count.
+const CELL_BYTES: usize = size_of::<Cell>() + size_of::<f64>() + size_of::<u64>();
 /// Largest ratio subtrahend ÷ result before cancellation makes the difference of doubles unreliable.
 const LARGE: f64 = 16.0;
 /// Largest ratio correction ÷ sum at which a sum counts as reliable.
@@ -60,6 +65,13 @@ impl Steps {
     /// Returns true if windows can be computed here: each sample is in at most one window.
     pub(crate) fn can_compute(over_time: &OverTime) -> bool {
         over_time.step > 0 && (over_time.width <= over_time.step || over_time.steps <= 1)
+    }
+
+    /// Returns the bytes that a timeline with this number of metrics takes; `None` if it has too many cells, so that
+    /// samples are needed.
+    pub(crate) fn bytes(over_time: &OverTime, metrics: usize) -> Option<u64> {
+        let cells = metrics.checked_mul(over_time.steps)?;
+        (cells <= CELLS_MAX).then(|| (cells * CELL_BYTES) as u64)
     }
 
     /// Starts a timeline with this number of metrics.

@@ -1,12 +1,13 @@
 //! Tests of the memory limits of selections, exemplars and lists, and of the limit of a list of series. The memory of
-//! samples must be released after a selection.
+//! samples and windows must be released after a selection.
 //!
 //! Most requests run twice: with a budget that is too small, and with a sufficient one.
 
+use parking_lot::Mutex;
 use tideline_model::Value;
 use tideline_prometheus::SeriesView;
-use tideline_promql::source::{Select, Source};
-use tideline_promql::{Matcher, PromqlError, Result};
+use tideline_promql::source::{OverTime, OverTimeFunction, Select, SeriesData, Source};
+use tideline_promql::{Labels, Matcher, PromqlError, Result};
 use tideline_query::{Budget, Cancel};
 
 use crate::support::{Fields, MILLI, World, eq, float};
@@ -136,4 +137,46 @@ fn a_list_of_series_with_a_limit_stops_there() {
     }
     let listed = view.series(&all, Some((6, 10)), Some(120)).expect("listed");
     assert_eq!((listed.items.len(), listed.is_cut), (0, false));
+}
+
+#[test]
+fn windows_count_and_too_many_are_left_to_the_evaluator() {
+    let world = World::new();
+    world.write_nanos(&[("m,host=a", 5 * MILLI, 1.0)]);
+    let account = world.engine.memory().clone();
+    let before = account.used_bytes();
+    let view = world.view();
+    // Returns true if the source computed the windows, and the bytes held at that time.
+    let selected = |steps: usize| {
+        let matchers = [eq("__name__", "m")];
+        let select = Select {
+            matchers: &matchers,
+            start: 1,
+            end: 10 * steps as i64,
+            over_time: Some(OverTime {
+                function: OverTimeFunction::Sum,
+                first: 10,
+                step: 10,
+                steps,
+                width: 10,
+            }),
+            with_starts: false,
+        };
+        let seen = Mutex::new(Vec::new());
+        let visit = |_: &Labels, data: SeriesData<'_>| -> Result<()> {
+            let is_computed = matches!(data, SeriesData::Steps { .. });
+            seen.lock()
+                .push((is_computed, account.used_bytes().saturating_sub(before)));
+            Ok(())
+        };
+        view.source().select(&select, &visit).expect("selected");
+        let seen = seen.into_inner();
+        assert_eq!(seen.len(), 1);
+        seen[0]
+    };
+    // A window takes 40 bytes.
+    let (is_computed, held) = selected(200_000);
+    assert!(is_computed && held >= 200_000 * 40, "{is_computed} {held}");
+    let (is_computed, held) = selected(1_000_000);
+    assert!(!is_computed && held < 200_000 * 40, "{is_computed} {held}");
 }

@@ -57,13 +57,31 @@ impl Output<'_> {
 
     fn group(&mut self, group: &Group, state: &GroupState, sink: &mut dyn RowSink) -> Result<()> {
         let columns = self.scan.columns.of(group.measurement);
-        let filled = match self.fill {
-            Some(fill) => Some(self.filled(fill, columns, state)?),
-            None => None,
+        let Some(fill) = self.fill else {
+            return self.rows(group, state, None, sink);
         };
-        if filled.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(());
+        let watch = self.scan.context.watch;
+        let cells = self.scan.windows.count().saturating_mul(state.len() as u64);
+        let bytes = cells.saturating_mul(size_of::<Option<ValueRef<'_>>>() as u64);
+        watch.hold_limited_elsewhere(0, bytes)?;
+        let filled = self.filled(fill, columns, state)?;
+        if !filled.is_empty() {
+            self.rows(group, state, Some(&filled), sink)?;
         }
+        drop(filled);
+        // After an error the query ends, which releases all of its memory.
+        watch.hold_limited_elsewhere(bytes, 0)
+    }
+
+    /// Writes the rows of a group: the values of `filled`, or if it is `None`, the windows that have values.
+    fn rows<'s>(
+        &mut self,
+        group: &Group,
+        state: &'s GroupState,
+        filled: Option<&[Vec<Option<ValueRef<'s>>>]>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let columns = self.scan.columns.of(group.measurement);
         let mut is_open = false;
         let mut windows = 0..self.scan.windows.count() as usize;
         let mut values = Vec::with_capacity(state.len());
@@ -71,7 +89,7 @@ impl Output<'_> {
             Direction::Ascending => windows.next(),
             Direction::Descending => windows.next_back(),
         } {
-            if let Some(filled) = &filled {
+            if let Some(filled) = filled {
                 values.clear();
                 values.extend(filled.iter().map(|column| column[window]));
             } else if !self.values(columns, state, window, &mut values) {

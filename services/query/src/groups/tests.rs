@@ -62,7 +62,8 @@ impl World {
     }
 
     fn select(&self) -> Scope {
-        let watch = Watch::new(Budget::default(), Cancel::new(), &self.engine);
+        let engine = Arc::new(self.engine.clone());
+        let watch = Watch::new(Budget::default(), Cancel::new(), &engine);
         let all = Selector::Condition(Condition::All);
         Scope::select(&self.engine, &self.table, &all, &watch).expect("selected")
     }

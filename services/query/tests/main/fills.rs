@@ -1,9 +1,15 @@
-//! Fill of windows without a value, and the fills that are refused.
+//! Fill of windows without a value, the fills that are refused, and the memory of filled windows.
 //!
 //! The same world with two values is queried with each kind of fill.
 
+use std::sync::Arc;
+
+use tideline_engine::Engine;
 use tideline_model::{TimeRange, Value};
-use tideline_query::{Aggregate, Direction, Fill, Function, GroupBy, PointQuery, Shape, WindowSpec};
+use tideline_query::{
+    Aggregate, Cancel, Direction, Fill, Function, GroupBy, Header, PointQuery, RowSink, Series, Shape,
+    SinkClosed, ValueRef, WindowSpec,
+};
 
 use crate::support::{World, rows_query};
 
@@ -166,4 +172,49 @@ fn what_makes_no_sense_is_refused() {
     world
         .run(&query("s", Function::Last, Some(text()), Direction::Ascending))
         .expect("it suits");
+}
+
+/// Sink that drops its rows and records the most bytes that the engine's requests held.
+struct PeakSink {
+    engine: Arc<Engine>,
+    peak: u64,
+}
+
+impl RowSink for PeakSink {
+    fn begin(&mut self, _: &Header) -> Result<(), SinkClosed> {
+        Ok(())
+    }
+
+    fn series(&mut self, _: &Series<'_>) -> Result<(), SinkClosed> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: i64, _: &[Option<ValueRef<'_>>]) -> Result<(), SinkClosed> {
+        self.peak = self.peak.max(self.engine.memory().used_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn filled_windows_count_against_the_memory_account() {
+    let world = World::with(&[("m,host=a", 5, vec![("n", Value::Signed(1))])]);
+    let peak = |fill| {
+        let mut query = query("n", Function::Sum, fill, Direction::Ascending);
+        query.range = TimeRange::new(0, 200_000);
+        if let Shape::Aggregate(shape) = &mut query.shape {
+            shape.window = Some(WindowSpec::aligned(1).into());
+        }
+        let mut sink = PeakSink {
+            engine: Arc::clone(&world.engine),
+            peak: 0,
+        };
+        let summary = world
+            .querier
+            .points(&world.table, &query, &Cancel::new(), &mut sink);
+        summary.expect("answered");
+        sink.peak
+    };
+    let (plain, filled) = (peak(None), peak(Some(Fill::Null)));
+    // Each of the 200,000 windows takes 24 bytes more.
+    assert!(filled >= plain + 4_000_000, "{plain} {filled}");
 }
