@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::model::{JobKind, SegmentId, TableId, TableModel};
 
@@ -16,8 +16,9 @@ use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
 use crate::schedule::{Timetable, begins};
 
-/// Maximum number of planned jobs that are listed and numbered. A longer plan is cut; the work that was cut follows
-/// when the listed work is done.
+/// Maximum number of planned jobs that are listed and numbered. A longer plan is cut: first the work that may not start
+/// now, so that paused or failing work never displaces work that may. The work that was cut follows when the listed
+/// work is done.
 const PLANNED_MAX: usize = 1_000;
 /// Wait after the first failure. It doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(5);
@@ -85,6 +86,8 @@ impl Backoff {
 pub(crate) struct JobQueue {
     pub(crate) by_hand: VecDeque<Entry>,
     pub(crate) planned: Vec<Entry>,
+    /// (table, job kind) pairs with due work that is planned but not listed. Cancelled work does not count.
+    cut: HashSet<(TableId, JobKind)>,
     holds: HashMap<BackoffKey, Backoff>,
     /// (table, job kind) pairs with work that completed since their schedule was last served. The next served time of
     /// such a pair is stored.
@@ -93,7 +96,7 @@ pub(crate) struct JobQueue {
 
 impl Entry {
     fn identity(&self) -> Identity {
-        (self.backoff_key(), self.work.inputs.clone())
+        identity(&self.work)
     }
 
     fn backoff_key(&self) -> BackoffKey {
@@ -112,33 +115,57 @@ impl Entry {
 }
 
 impl JobQueue {
-    /// Replaces the planned work. Omits work that is already requested or running, except a running seal.
+    /// Replaces the planned work. Omits work that is already requested or running, except a running seal. Removes waits
+    /// that have ended.
     pub(crate) fn renew(
         &mut self,
         overview: &Overview,
         planned: Vec<Planned>,
         running: Option<&Entry>,
         journal: &mut Journal,
+        monotonic: Duration,
     ) {
+        let now = overview.now();
+        self.holds.retain(|_, hold| match hold {
+            // The failure count is kept for `RETRY_MAX` after the wait.
+            Backoff::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
+            Backoff::Cancelled(until) => monotonic < *until,
+            Backoff::CancelledUntil(until) => now < *until,
+        });
         let known = self.planned.drain(..).map(|entry| (entry.identity(), entry));
         let mut known: HashMap<Identity, Entry> = known.collect();
         // A running seal does not include later writes, so another one may be requested.
         let running = running.filter(|entry| entry.work.kind != JobKind::Seal);
-        let spoken_for: Vec<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
-        for work in planned {
-            if self.planned.len() == PLANNED_MAX {
-                break;
-            }
-            let identity = (backoff_key(&work), work.inputs.clone());
-            if spoken_for.contains(&identity) {
+        let spoken_for: HashSet<Identity> = self.by_hand.iter().chain(running).map(Entry::identity).collect();
+        let planned = planned.into_iter().map(|work| (identity(&work), work));
+        let planned: Vec<_> = planned
+            .filter(|(identity, _)| !spoken_for.contains(identity))
+            .collect();
+        let may_begin = planned
+            .iter()
+            .filter(|(_, work)| self.may_begin(work, now, journal, monotonic))
+            .count();
+        // Numbers of entries left for work that may start, and for other work.
+        let (mut left, mut left_for_others) = (PLANNED_MAX, PLANNED_MAX.saturating_sub(may_begin));
+        self.cut.clear();
+        for (identity, work) in planned {
+            let left = match self.may_begin(&work, now, journal, monotonic) {
+                true => &mut left,
+                false => &mut left_for_others,
+            };
+            if *left == 0 {
+                if work.is_due(now) && !self.is_cancelled(&work) {
+                    self.cut.extend(work.table.map(|table| (table, work.kind)));
+                }
                 continue;
             }
+            *left -= 1;
             let entry = match known.remove(&identity) {
                 Some(entry) => Entry { work, ..entry },
                 None => Entry {
                     id: journal.next_id(),
                     table: work.table.and_then(|id| Some(overview.table(id)?.named())),
-                    created: overview.now(),
+                    created: now,
                     by_hand: false,
                     is_paused: false,
                     work,
@@ -188,34 +215,28 @@ impl JobQueue {
         if let Some(at) = self.by_hand.iter().position(|entry| !entry.is_paused) {
             return self.by_hand.remove(at);
         }
-        self.holds.retain(|_, hold| match hold {
-            // The failure count is kept for `RETRY_MAX` after the wait.
-            Backoff::Failed(_, until) => monotonic < until.saturating_add(RETRY_MAX),
-            Backoff::Cancelled(until) => monotonic < *until,
-            Backoff::CancelledUntil(until) => now < *until,
-        });
-        let may_begin = |entry: &Entry| {
-            entry.work.is_due(now)
-                && !journal.is_paused(entry.work.table, entry.work.kind)
-                && !self.is_held(entry, monotonic)
-        };
+        let may_begin = |entry: &Entry| self.may_begin(&entry.work, now, journal, monotonic);
         let at = self.planned.iter().position(may_begin)?;
         Some(self.planned.remove(at))
     }
 
-    fn is_held(&self, entry: &Entry, monotonic: Duration) -> bool {
-        match self.holds.get(&entry.backoff_key()) {
+    /// Returns true if planned work is due, and neither paused nor waiting after a failure or a cancel.
+    fn may_begin(&self, work: &Planned, now: i64, journal: &Journal, monotonic: Duration) -> bool {
+        work.is_due(now) && !journal.is_paused(work.table, work.kind) && !self.is_held(work, monotonic)
+    }
+
+    fn is_held(&self, work: &Planned, monotonic: Duration) -> bool {
+        match self.holds.get(&backoff_key(work)) {
             Some(Backoff::Failed(_, until)) => monotonic < *until,
             Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_)) => true,
             None => false,
         }
     }
 
-    /// Puts running work back into the queue after a pause has ended it. If the work was requested, this one job is
-    /// marked as paused, not its kind.
-    pub(crate) fn put_back(&mut self, entry: Entry) {
+    /// Puts running work back into the queue after a pause has ended it. `is_paused` is false if the job was resumed
+    /// meanwhile. If the work was requested, this one job is marked as paused, not its kind.
+    pub(crate) fn put_back(&mut self, entry: Entry, is_paused: bool) {
         if entry.by_hand {
-            let is_paused = true;
             self.by_hand.push_front(Entry { is_paused, ..entry });
         } else {
             self.planned.push(entry);
@@ -347,19 +368,25 @@ impl JobQueue {
 
     /// Returns true if planned work of a kind is due. Cancelled work does not count.
     fn has_work(&self, table: TableId, kind: JobKind, now: i64) -> bool {
-        let is_cancelled = |entry: &Entry| {
-            matches!(
-                self.holds.get(&entry.backoff_key()),
-                Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_))
-            )
-        };
-        self.planned.iter().any(|entry| {
+        let is_listed = self.planned.iter().any(|entry| {
             entry.work.table == Some(table)
                 && entry.work.kind == kind
                 && entry.work.is_due(now)
-                && !is_cancelled(entry)
-        })
+                && !self.is_cancelled(&entry.work)
+        });
+        is_listed || self.cut.contains(&(table, kind))
     }
+
+    fn is_cancelled(&self, work: &Planned) -> bool {
+        matches!(
+            self.holds.get(&backoff_key(work)),
+            Some(Backoff::Cancelled(_) | Backoff::CancelledUntil(_))
+        )
+    }
+}
+
+fn identity(work: &Planned) -> Identity {
+    (backoff_key(work), work.inputs.clone())
 }
 
 fn backoff_key(work: &Planned) -> BackoffKey {

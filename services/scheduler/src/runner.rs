@@ -144,15 +144,16 @@ impl Shared {
         let mut edit = Edit::default();
         let begun = {
             let mut state = self.state.lock();
-            edit.add(std::mem::take(&mut state.unwritten));
+            // The stop writes the unwritten rows.
             if state.is_stopping {
                 return false;
             }
-            state.renew(&mut survey);
+            edit.add(std::mem::take(&mut state.unwritten));
+            let monotonic = self.clock.monotonic();
+            state.renew(&mut survey, monotonic);
             let State { queue, journal, .. } = &mut *state;
             edit.add(queue.serve(&survey.overview, &survey.served, journal));
             edit.put.extend(journal.ids_to_set_aside());
-            let monotonic = self.clock.monotonic();
             let next = queue.next(survey.overview.now(), journal, monotonic);
             next.map(|entry| {
                 self.control.reset();
@@ -174,7 +175,7 @@ impl Shared {
         let mut survey = self.survey();
         let row = {
             let mut state = self.state.lock();
-            state.renew(&mut survey);
+            state.renew(&mut survey, self.clock.monotonic());
             state.journal.ids_to_set_aside()
         };
         self.write(Edit::put(row));
@@ -264,14 +265,33 @@ impl Shared {
             return;
         };
         let lasting = monotonic.saturating_sub(began);
-        job.done = JobProgress::of(&self.control.current().1, job.total.bytes, lasting);
+        let (command, cost) = self.control.current();
+        job.done = JobProgress::of(&cost, job.total.bytes, lasting);
         job.done.seconds_left = None;
         job.finished = Some(self.database.trusted_now().now.nanos());
         state.budgets.extend(entry.work.table.zip(budget));
+        let ended = ended.with_latest(command);
         let edit = state.end(entry, job, overview, ended, monotonic, self.settings.history);
         drop(state);
         self.ended.notify_all();
         self.write(edit);
+    }
+}
+
+impl Ended {
+    /// Replaces the command of a job that a pause has ended by the latest command, because the job can be resumed or
+    /// cancelled after its last step.
+    fn with_latest(self, latest: JobCommand) -> Self {
+        match self {
+            Self::GivenUp {
+                command: JobCommand::Pause,
+                left,
+            } => Self::GivenUp {
+                command: latest,
+                left,
+            },
+            ended => ended,
+        }
     }
 }
 
@@ -291,11 +311,11 @@ impl State {
         ids
     }
 
-    fn renew(&mut self, survey: &mut SurveyedPlan) {
+    fn renew(&mut self, survey: &mut SurveyedPlan, monotonic: Duration) {
         let running = self.running.as_ref().map(|running| &running.entry);
         let planned = std::mem::take(&mut survey.planned);
         self.queue
-            .renew(&survey.overview, planned, running, &mut self.journal);
+            .renew(&survey.overview, planned, running, &mut self.journal, monotonic);
         self.overview = Some(Arc::clone(&survey.overview));
     }
 
@@ -350,15 +370,19 @@ impl State {
                 }
             }
             Ended::GivenUp {
-                command: JobCommand::Pause,
+                command: command @ (JobCommand::Pause | JobCommand::Continue),
                 ..
             } => {
                 let is_planned = entry.work.kind.is_planned();
-                self.queue.put_back(entry);
+                let is_paused = command == JobCommand::Pause;
+                self.queue.put_back(entry, is_paused);
                 if is_planned {
                     return self.journal.forget(job.id);
                 }
-                job.state = JobState::Paused;
+                job.state = match is_paused {
+                    true => JobState::Paused,
+                    false => JobState::Planned,
+                };
                 return self.journal.keep(job, history);
             }
             Ended::GivenUp { command, left } => {

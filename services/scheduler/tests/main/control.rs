@@ -219,6 +219,37 @@ fn a_rewrite_that_stays_paused_gives_way_to_other_work() {
 }
 
 #[test]
+fn a_command_to_a_paused_rewrite_is_not_lost_while_the_rewrite_ends() {
+    type Command = fn(&Scheduler, u64) -> Result<Job, SchedulerError>;
+    let cases: [(Command, JobState); 2] = [
+        (Scheduler::resume, JobState::Done),
+        (Scheduler::cancel, JobState::Cancelled),
+    ];
+    for (command, state) in cases {
+        let work = FakeWork::new(Policy::default(), old_days(1));
+        let scheduler = work.scheduler();
+        let id = only(scheduler.run(JobKind::Migrate, None).expect("a table"));
+        let clock = Arc::clone(&work.clock);
+        at_step(&work, &scheduler, 5, move |scheduler, job| {
+            scheduler.pause(job.id).expect("it runs");
+            clock.passes.store(20 * NANOS_PER_SECOND, Ordering::Relaxed);
+        });
+        let (weak, clock) = (Arc::downgrade(&scheduler), Arc::clone(&work.clock));
+        work.on_given_up(move || {
+            clock.passes.store(0, Ordering::Relaxed);
+            let scheduler = weak.upgrade().expect("the test holds it");
+            command(&scheduler, id).expect("it is paused");
+        });
+        scheduler.run_due();
+        assert_eq!(scheduler.job(id).map(|job| job.state), Some(state));
+        assert_eq!(
+            work.log().contains(&"Migrate [1]".to_owned()),
+            state == JobState::Done
+        );
+    }
+}
+
+#[test]
 fn pausing_planned_work_pauses_its_kind() {
     let work = FakeWork::new(
         Policy {

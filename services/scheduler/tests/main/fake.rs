@@ -55,6 +55,7 @@ impl Clock for FakeClock {
 }
 
 type OnStep = Box<dyn FnMut(u64) + Send>;
+type OnGivenUp = Box<dyn FnMut() + Send>;
 
 pub(crate) struct FakeWork {
     pub(crate) clock: Arc<FakeClock>,
@@ -65,6 +66,8 @@ pub(crate) struct FakeWork {
     pub(crate) failures: Mutex<Vec<WorkError>>,
     /// Called at each step of a rewrite, with the number of the step.
     pub(crate) on_step: Mutex<Option<OnStep>>,
+    /// Called after the step that ended a rewrite, before the rewrite returns.
+    on_given_up: Mutex<Option<OnGivenUp>>,
     /// Descriptions of the completed work.
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) catalog_finds: Mutex<u64>,
@@ -93,6 +96,7 @@ impl FakeWork {
             trusted: Mutex::new(trusted),
             failures: Mutex::default(),
             on_step: Mutex::default(),
+            on_given_up: Mutex::default(),
             log: Mutex::default(),
             catalog_finds: Mutex::default(),
             seals: Mutex::default(),
@@ -131,6 +135,10 @@ impl FakeWork {
 
     pub(crate) fn on_step(&self, call: impl FnMut(u64) + Send + 'static) {
         *self.on_step.lock() = Some(Box::new(call));
+    }
+
+    pub(crate) fn on_given_up(&self, call: impl FnMut() + Send + 'static) {
+        *self.on_given_up.lock() = Some(Box::new(call));
     }
 
     fn next_failure(&self) -> Result<(), WorkError> {
@@ -259,6 +267,9 @@ impl SeriesWork for FakeWork {
                 call(step);
             }
             if throttle.step(&cost).is_break() {
+                if let Some(call) = self.on_given_up.lock().as_mut() {
+                    call();
+                }
                 return Err(WorkError::GivenUp);
             }
         }

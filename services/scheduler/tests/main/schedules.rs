@@ -2,6 +2,7 @@
 //!
 //! They cover schedules, requests, expiry, previews and metrics.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_model::{JobKind, Policy, SegmentId, Tier, Timestamp};
@@ -104,6 +105,48 @@ fn a_nightly_schedule_moves_at_night_and_once() {
     work.advance(4 * HOUR);
     scheduler.run_due();
     assert_eq!(moved(&work), ["Migrate [3]"]);
+}
+
+/// Creates a table with more moves than the scheduler lists, and the table `other` with one move, planned after them.
+fn long_plan(other: Policy) -> Arc<FakeWork> {
+    let days = (1..=1_001).map(|id| day(id, Tier::Hot, -(id as i64)));
+    let work = FakeWork::new(Policy::default(), days.collect());
+    let other = table(2, "other", other, vec![day(2_000, Tier::Hot, 1)]);
+    work.tables.lock().push(other);
+    work
+}
+
+#[test]
+fn paused_work_does_not_displace_work_that_may_start() {
+    let work = long_plan(Policy::default());
+    let scheduler = work.scheduler();
+    scheduler
+        .pause_kind(JobKind::Migrate, Some("default"))
+        .expect("a table");
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Migrate [2000]"]);
+    assert_eq!(in_state(&scheduler, JobState::Paused).len(), 1_000);
+}
+
+#[test]
+fn a_schedule_is_not_served_while_its_work_is_not_listed() {
+    let work = long_plan(Policy {
+        migrate: nightly(),
+        ..Policy::default()
+    });
+    let scheduler = work.scheduler();
+    for table in ["default", "other"] {
+        scheduler
+            .pause_kind(JobKind::Migrate, Some(table))
+            .expect("a table");
+    }
+    scheduler.run_due();
+    assert_eq!(moved(&work), [] as [&str; 0]);
+    scheduler
+        .resume_kind(JobKind::Migrate, Some("other"))
+        .expect("a table");
+    scheduler.run_due();
+    assert_eq!(moved(&work), ["Migrate [2000]"]);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Tests of seals as jobs, started by the store or by a request.
 
-use tideline_model::{JobKind, Policy};
-use tideline_scheduler::{Job, JobFilter, JobState, Scheduler};
+use std::sync::mpsc;
 
-use crate::fake::{FakeWork, sealed};
+use tideline_model::{JobKind, Policy};
+use tideline_scheduler::{Job, JobFilter, JobState, Scheduler, Settings};
+
+use crate::fake::{FakeWork, old_days, sealed};
 
 /// Returns past seals, newest first.
 fn past(scheduler: &Scheduler) -> Vec<Job> {
@@ -39,6 +41,23 @@ fn seals_of_the_store_are_listed_at_once_and_after_a_restart() {
 fn a_stop_keeps_seals_that_were_never_listed() {
     let work = FakeWork::new(Policy::default(), Vec::new());
     let scheduler = work.scheduler();
+    work.seals.lock().push(sealed(100));
+    scheduler.stop();
+    assert_eq!(past(&work.scheduler()).len(), 1);
+}
+
+#[test]
+fn a_stop_of_the_thread_keeps_seals_that_were_never_listed() {
+    // At this rate, the rewrite waits in its first step until the stop ends it.
+    let policy = Policy {
+        move_bytes_per_second: Some(1),
+        ..Policy::default()
+    };
+    let work = FakeWork::new(policy, old_days(1));
+    let (tell, hear) = mpsc::channel();
+    work.on_step(move |_| tell.send(()).expect("the test hears"));
+    let scheduler = Scheduler::start(work.clone() as _, work.models(), Settings::default());
+    hear.recv().expect("it runs");
     work.seals.lock().push(sealed(100));
     scheduler.stop();
     assert_eq!(past(&work.scheduler()).len(), 1);
