@@ -3,7 +3,7 @@
 //! 1. Find the table.
 //! 2. Check the idempotency key. A repeated request returns its first outcome; its body is not decoded.
 //! 3. Decode the body. Bad lines become rejects.
-//! 4. Write the rows; the table may reject more of them. Store the metadata of metrics.
+//! 4. Store the metadata of metrics. Write the rows; the table may reject more of them.
 //! 5. Count the stored samples.
 
 use std::ops::Deref;
@@ -142,25 +142,33 @@ where
     store(engine, &to, decoded, &options)
 }
 
-/// Stores the decoded rows and metadata.
+/// Stores the decoded metadata and rows.
 fn store(
     engine: &Engine,
     to: &Destination,
     mut decoded: DecodedSamples,
     options: &WriteOptions<'_>,
 ) -> Result<Outcome, WriteError> {
+    let metadata = std::mem::take(&mut decoded.metadata).into_iter();
+    let metadata: Vec<MetricMetadata> = metadata.map(to_engine).collect();
+    let mut omitted = 0;
+    // The metadata is stored first: once the rows are stored, a repeated request stores nothing.
+    if !metadata.is_empty() {
+        engine.check_writable()?;
+        omitted = engine.put_metadata(&to.table, &metadata)?;
+    }
     let batch = std::mem::take(&mut decoded.batch);
     let written = engine.write(&to.table, batch, options)?;
+    // A restricted handle stores the metadata only of metrics with series, which the rows may have created.
+    if omitted > 0 && to.table.condition().is_some() {
+        engine.put_metadata(&to.table, &metadata)?;
+    }
     let refused = written.rejects.iter().filter(|reject| reject.reason.is_of_row());
     let samples = decoded.stored(refused.map(|reject| reject.line));
     let data_points = DataPoints {
         sent: decoded.points,
         rejected: decoded.rejected_points(written.rejects.iter().map(|reject| reject.line)),
     };
-    if !decoded.metadata.is_empty() {
-        let metadata: Vec<MetricMetadata> = decoded.metadata.into_iter().map(to_engine).collect();
-        engine.put_metadata(&to.table, &metadata)?;
-    }
     Ok(Outcome {
         written,
         samples,

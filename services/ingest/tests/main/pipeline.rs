@@ -23,8 +23,12 @@ struct Database {
 }
 
 fn open() -> Database {
+    open_on(&MemoryDisk::new(Character::Embedded))
+}
+
+fn open_on(disk: &Arc<MemoryDisk>) -> Database {
     let index = tempfile::tempdir().expect("a temporary folder");
-    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let backend = MemoryBackend::open(disk);
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(AT));
     let settings = Settings::new(index.path().join("index"));
     let engine = Engine::open(Arc::new(backend), Arc::new(clock), settings).expect("the engine opens");
@@ -135,6 +139,27 @@ fn a_key_is_claimed_until_its_request_has_an_outcome() {
         panic!("{refused:?}")
     };
     assert_eq!(error.kind(), ErrorKind::KeyReused);
+}
+
+#[test]
+fn a_request_that_is_repeated_until_it_succeeds_stores_its_metadata() {
+    for seed in 0..12 {
+        let disk = MemoryDisk::new(Character::Distributed);
+        let database = open_on(&disk);
+        let page = Decoder::Exposition(TextFormat::Classic, ImportOptions::default());
+        let request = WriteRequest {
+            key: Some("page-1".into()),
+            ..WriteRequest::new(default_table(), page)
+        };
+        let body = "# TYPE up gauge\n# HELP up One line.\nup 1\n";
+        disk.fail_by_chance(seed, 500);
+        let is_stored = (0..1_000).any(|_| database.write(&request, body).is_ok());
+        disk.fail_by_chance(seed, 0);
+        assert!(is_stored, "seed {seed}");
+        let table = database.engine.default_table().expect("the default table");
+        let metadata = database.engine.metadata(&table);
+        assert_eq!(metadata.len(), 1, "seed {seed}: {metadata:?}");
+    }
 }
 
 #[test]
