@@ -86,6 +86,9 @@ pub struct Core {
     pub(crate) index_reads: IndexReads,
     /// Held while the settings of a table are read, changed and stored.
     pub(crate) altering: Mutex<()>,
+    /// Held while a table is created or dropped. A feed table and its table of users are two edits of the list of
+    /// tables, and no other creation or drop may come between them.
+    pub(crate) table_list: Mutex<()>,
     /// Held while an archive is attached. Two concurrent runs would attach everything twice.
     pub(crate) attaching: Mutex<()>,
     /// Names of wide tables to which parts are being attached. Their indexes are built afterwards.
@@ -305,6 +308,7 @@ impl Engine {
             row_surveys: RowSurveys::default(),
             index_reads: IndexReads::default(),
             altering: Mutex::default(),
+            table_list: Mutex::default(),
             catalogs,
             index,
             clock,

@@ -25,6 +25,7 @@ use tideline_model::feed::users_rows;
 use tideline_model::{
     Durability, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange, TimelineId,
 };
+use tideline_series_store::StoreError;
 use tideline_timeline_catalog::LastKey;
 use tideline_wide_table::WideError;
 
@@ -90,9 +91,13 @@ pub struct Audience {
     pub members: Vec<Recipient>,
     /// True if a job writes new messages to the inboxes.
     pub is_fanned_out: bool,
-    /// Lowest sequence number of the messages whose copies in inboxes are current: each change of such a message also
-    /// changes its copies. `None` while members read messages from the feed.
+    /// Lowest sequence number of the messages whose copies in inboxes are current. `None` while members read messages
+    /// from the feed.
     pub copied_from: Option<i64>,
+    /// Lowest sequence number of the messages whose changes also change their copies. Lower than `copied_from` while
+    /// the delivery switches, because the copies of these messages can be current after it. `None` while new messages
+    /// are not written to inboxes.
+    pub changes_copied_from: Option<i64>,
     /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range
     /// that has not ended.
     pub pulled: Vec<(i64, Option<i64>)>,
@@ -407,11 +412,20 @@ impl Engine {
         }
     }
 
-    /// Creates the table of the users of a new feed table. If an interrupted creation has left such a table, it is
-    /// used.
+    /// Creates the table of the users of a new feed table. A table of users that an interrupted creation or drop has
+    /// left is replaced: it may hold the members of the dropped feed table. The caller holds the lock of the list of
+    /// tables.
     pub(crate) fn create_users(&self, name: &TableName, spec: &TableSpec) -> Result<()> {
-        if spec.feed.is_none_or(|feed| feed.inboxes.is_none()) || self.store.table(name.as_str()).is_ok() {
+        if spec.feed.is_none_or(|feed| feed.inboxes.is_none()) {
             return Ok(());
+        }
+        // An earlier edit with an unknown outcome may have created or dropped the feed table.
+        self.store.log().settle().map_err(StoreError::from)?;
+        match self.store.table(name.as_str()) {
+            Err(StoreError::NoSuchTable(_)) => {}
+            // The creation of the feed table fails, because the name is in use. The users of that table stay.
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
         let users = TableName::new(&users_name(name)).map_err(|_| {
             EngineError::Invalid(format!(
@@ -420,21 +434,20 @@ impl Engine {
                 64 - USERS_SUFFIX.len()
             ))
         })?;
-        if let Ok(left) = self.known_table(users.as_str())
+        if let Ok(left) = self.store.table(users.as_str())
             && left.spec().users_of.as_ref() == Some(name)
         {
-            return Ok(());
+            self.store.drop_table(users.as_str())?;
         }
-        self.create_unchecked(
-            users,
-            TableSpec {
-                model: TableModel::Wide,
-                durability: spec.durability,
-                wide: Some(Box::new(users_rows())),
-                users_of: Some(name.clone()),
-                ..TableSpec::default()
-            },
-        )?;
+        let mut spec = TableSpec {
+            model: TableModel::Wide,
+            durability: spec.durability,
+            wide: Some(Box::new(users_rows())),
+            users_of: Some(name.clone()),
+            ..TableSpec::default()
+        };
+        self.check_rows(&users, &mut spec, None)?;
+        self.add_table(users, spec)?;
         Ok(())
     }
 
@@ -486,8 +499,27 @@ impl Engine {
             }
             deleted => deleted?,
         }
-        self.remove_timelines(table.table(), vec![feed], TimeRange::ALL)?;
+        let removed = self.remove_timelines(table.table(), vec![feed], TimeRange::ALL);
+        // Runs even after an error, because the feed may have been removed nevertheless.
+        self.inbox_removed(table, feed);
+        removed?;
         self.forget_removed(table.table())
+    }
+
+    /// Ends the use of the audiences with this feed as an inbox, because the feed was removed. The next reader or
+    /// writer of such an audience reads its members, and creates their inboxes again.
+    fn inbox_removed(&self, table: &WideTable, feed: TimelineId) {
+        let id = table.table().points().id();
+        let mut audiences = self.feed_claims.audiences.lock();
+        audiences.changes += 1;
+        let Audiences { by_feed, members, .. } = &mut *audiences;
+        by_feed.retain(|(of, _), audience| {
+            let has_inbox = *of == id && audience.members.iter().any(|member| member.inbox == feed);
+            if has_inbox {
+                *members -= audience.members.len() + 1;
+            }
+            !has_inbox
+        });
     }
 
     /// Returns the range of the stored keys of the messages of a feed from the part of the first one on. `messages` is

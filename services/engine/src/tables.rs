@@ -177,19 +177,25 @@ impl Engine {
         check_attribute_analyzers(&spec)?;
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
+        let _list = self.table_list.lock();
         self.create_users(&name, &spec)?;
+        let table = self.add_table(name, spec)?;
+        if known.is_none() {
+            // No message of a new table waits for inboxes.
+            self.complete_fan_outs(table.points().id());
+        }
+        Ok(table)
+    }
+
+    /// Adds a table with checked settings to the list of tables. The caller holds the lock of the list.
+    pub(crate) fn add_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
         let limit = self.settings.tables.tables_max;
         let tables = self.store.tables().into_iter();
         let count = tables.filter(|table| !table.spec().is_system).count();
         if count >= limit && !spec.is_system && self.store.table(name.as_str()).is_err() {
             return Err(EngineError::TooManyTables { limit, count });
         }
-        let table = self.joined(self.store.create_table(name, spec)?);
-        if known.is_none() {
-            // No message of a new table waits for inboxes.
-            self.complete_fan_outs(table.points().id());
-        }
-        Ok(table)
+        Ok(self.joined(self.store.create_table(name, spec)?))
     }
 
     /// Prevents other changes of table settings until the guard is dropped. A caller that reads settings, changes them
@@ -305,10 +311,14 @@ impl Engine {
             let table = self.table_of_any_model(name)?;
             self.check_operates(name, table.spec().model)?;
         }
-        let users = self.check_droppable(name)?;
-        let dropped = match (self.store.drop_table(name), users) {
-            (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),
-            (dropped, _) => dropped,
+        let dropped = {
+            let _list = self.table_list.lock();
+            let users = self.check_droppable(name)?;
+            match (self.store.drop_table(name), users) {
+                // If this fails, the next creation of the feed table replaces the users that are left.
+                (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),
+                (dropped, _) => dropped,
+            }
         };
         // Runs even after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {

@@ -119,9 +119,9 @@ impl<'a> CopyChange<'a> {
         if !has_copies(table) {
             return Self::default();
         }
-        // Copies before `copied_from` are never read. A member who does not see the message has no entry.
-        let is_current = audience.copied_from.is_some_and(|from| sequence >= from);
-        let has_entry = |member: &&&Recipient| is_current && member.visible_from <= sequence;
+        // Copies before this number are never read. A member who does not see the message has no entry.
+        let is_changed = audience.changes_copied_from.is_some_and(|from| sequence >= from);
+        let has_entry = |member: &&&Recipient| is_changed && member.visible_from <= sequence;
         let recipients: Vec<&Recipient> = readers.iter().filter(has_entry).copied().collect();
         let changed = change.row.result(table, row);
         let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());

@@ -13,8 +13,9 @@
 //! whose number of members is close to the threshold therefore does not switch with every member who joins or leaves.
 //!
 //! An entry refers to its message; a pushed entry can also contain a copy of it. A change of a pushed message changes
-//! all copies by the same journal entry. The copies of a pulled feed are not changed. A reader therefore ignores
-//! copies from before the end of the last pulled range, and reads the message.
+//! all copies by the same journal entry, also while a pulled range is about to end. The copies of a feed that is only
+//! pulled are not changed. A reader therefore ignores copies from before the end of the last pulled range, and reads
+//! the message.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
@@ -69,17 +70,23 @@ pub(crate) fn audience(engine: &Engine, table: &WideTable, feed: TimelineId) -> 
         let users = engine.users_table(table)?;
         let state = State::read(engine, (table, &users), feed)?;
         let open = state.open();
+        let copied_from = match open {
+            Some(_) => None,
+            None => state
+                .pulled
+                .iter()
+                .filter_map(|range| range.to)
+                .max()
+                .or(Some(i64::MIN)),
+        };
         let mut audience = Audience {
             members: Vec::new(),
             is_fanned_out: open.is_some_and(|range| range.is_fanned_out),
-            copied_from: match open {
-                Some(_) => None,
-                None => state
-                    .pulled
-                    .iter()
-                    .filter_map(|range| range.to)
-                    .max()
-                    .or(Some(i64::MIN)),
+            copied_from,
+            changes_copied_from: match open {
+                // The end of the range can be below a message that is pushed now.
+                Some(range) => range.is_pushed_too.then_some(range.from),
+                None => copied_from,
             },
             pulled: state.left_to_readers().collect(),
         };

@@ -125,12 +125,14 @@ pub fn reaches_cold(engine: &Engine, table: &WideTable, user: &str, terms: &Read
 ///
 /// The errors of [`Engine::users_table`], and those of the scan.
 pub fn sources_now(engine: &Engine, table: &WideTable, user: &str) -> Result<Vec<TimelineId>> {
-    let mut feeds = Vec::from_iter(known_inbox(engine, table, user)?);
+    let mut feeds = Vec::new();
     for member in user_rows(engine, table, user)?.memberships {
         if audience(engine, table, member.feed)?.is_pulled() {
             feeds.push(member.feed);
         }
     }
+    // Looked up last, because the read of an audience creates an inbox again that was deleted.
+    feeds.extend(known_inbox(engine, table, user)?);
     Ok(feeds)
 }
 

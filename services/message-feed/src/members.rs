@@ -375,7 +375,8 @@ fn delete_rows_of(engine: &Engine, users: &Arc<WideTable>, feed: TimelineId, use
     }
 }
 
-/// Deletes a feed with its messages, attributes and members. Repeating the request is safe.
+/// Deletes a feed with its messages, attributes and members. Repeating the request is safe. The next message or read
+/// creates a deleted inbox again if its user is a member of a feed.
 ///
 /// # Errors
 ///

@@ -93,7 +93,13 @@ impl Database {
         if let Some(after) = archive_after {
             settings["parts"]["archive"] = json!({"target": database.target(), "after": after});
         }
-        let settings: FeedSettings = parse(&settings);
+        database.create_table(&settings);
+        database
+    }
+
+    /// Creates the feed table with these settings.
+    pub(crate) fn create_table(&self, settings: &Value) {
+        let settings: FeedSettings = parse(settings);
         let (feed, rows) = settings.into_spec().expect("settings");
         let spec = TableSpec {
             model: TableModel::Feed,
@@ -102,8 +108,7 @@ impl Database {
             ..TableSpec::default()
         };
         let name = TableName::new(TABLE).expect("a name");
-        database.engine().create_table(name, spec).expect("a table");
-        database
+        self.engine().create_table(name, spec).expect("a table");
     }
 
     pub(crate) fn engine(&self) -> &Engine {

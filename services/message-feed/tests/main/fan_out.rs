@@ -9,6 +9,9 @@ use std::thread;
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::feeds::FeedName;
+use tideline_engine::key_codec::tuple::KeyValue;
+use tideline_engine::model::feed::PULLED;
+use tideline_engine::rows::{Action, CellValue, Column, Image, RowWrite, RowWriteOptions};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
@@ -290,6 +293,61 @@ fn has_copy(database: &Database, user: usize, sequence: i64) -> bool {
     let found = scan.next_row().expect("a row").expect("an entry");
     let columns = found.row.columns().expect("columns");
     columns.column(&table.column("copy").0).is_some()
+}
+
+/// Stores the pulled range of the feed, like a request that switches the delivery.
+fn store_range(database: &Database, range: &Value) {
+    let (engine, table, feed) = (database.engine(), database.table(), database.id(FEED));
+    let users = engine.users_table(&table).expect("a table of users");
+    let id = feed.to_string();
+    let key = ["", id.as_str(), ""].map(|text| KeyValue::String(text.into()));
+    let (key, partition) = users.encode_key(&key).expect("a key");
+    let ranges = json!([range]).to_string();
+    let make = |next_id: &mut dyn FnMut() -> i64| {
+        let time = next_id();
+        let value = CellValue::Json(ranges.clone().into());
+        Ok(vec![RowWrite {
+            key: key.clone(),
+            partition,
+            time,
+            action: Action::Put(vec![Column::with(users.column(PULLED).0, time, value)]),
+            condition: None,
+            image: Image::None,
+        }])
+    };
+    let written = engine.write_rows(&users, &make, &RowWriteOptions::default());
+    written.expect("it is stored");
+    engine.audience_changed(&table, feed);
+}
+
+/// A switch to pushed messages chooses the end of the pulled range, and stores it later. In between, a message is sent
+/// and recalled.
+#[test]
+fn a_copy_of_a_message_that_is_recalled_during_a_switch_is_changed() {
+    let mut database = database(&json!({"push_max": 3, "entries": "copy"}));
+    enter(&database, 0..2, None);
+    let (engine, table, feed) = (database.engine(), database.table(), key(FEED));
+    let from = engine.next_version();
+    store_range(
+        &database,
+        &json!({"from": from, "to": null, "is_pushed_too": true}),
+    );
+    let to = engine.next_version();
+    let sent = send_text(&database, "one");
+    assert!(has_copy(&database, 1, sent));
+    let target = Target {
+        feed: &feed,
+        sequence: sent,
+        event: None,
+    };
+    change::recall(engine, &table, target, &WriteTerms::default()).expect("it is recalled");
+    store_range(&database, &json!({"from": from, "to": to}));
+    let (terms, encoder) = (ReadTerms::default(), MessageEncoder::default());
+    let read = page(engine, &table, ("u1", &terms), &encoder, 100, &|| false).expect("a page");
+    let found = values(&read.messages);
+    assert_eq!(sequences(&found), [sent]);
+    assert!(found[0]["recalled"].is_string(), "{}", found[0]);
+    database.close();
 }
 
 #[test]

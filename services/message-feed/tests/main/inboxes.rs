@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
-use tideline_engine::backend::memory::Character;
+use tideline_engine::backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
 use tideline_engine::model::Tier;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_message_feed::blocks::{block, blocked, unblock};
@@ -25,7 +26,9 @@ use tideline_openapi::feed::{EditMessage, MessageOrder};
 use tideline_rows::RowsError;
 use tideline_testkit::{Random, rounds, seed, seeds};
 
-use crate::database::{Database, OpenBackend, SECOND, fjall, key, memory, on_behalf_of, parse, values};
+use crate::database::{
+    Database, OpenBackend, SECOND, TABLE, fjall, key, memory, on_behalf_of, parse, values,
+};
 
 const FEEDS: [&str; 3] = ["room,name=one", "room,name=two", "room,name=three"];
 const USERS: [&str; 6] = ["ann", "bea", "cid", "d, e=f", "eva", "ülo"];
@@ -629,5 +632,53 @@ fn a_read_of_an_inbox_reaches_cold_parts_by_its_bounds() {
     let found = read(&database, "ann", MessageOrder::Ascending, 10);
     let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
     assert_eq!(found, [old, new]);
+    database.close();
+}
+
+/// A feed table and its table of users are dropped by two edits. The drop ends after the first one.
+#[test]
+fn a_table_created_again_after_an_interrupted_drop_has_no_members() {
+    for is_known in [true, false] {
+        let disk = MemoryDisk::new(Character::Distributed);
+        let opened = Arc::clone(&disk);
+        let open: OpenBackend = Box::new(move || Arc::new(MemoryBackend::open(&opened)));
+        let settings = settings(SETTINGS[0]);
+        let mut database = Database::new(open, &settings, None);
+        let (engine, table) = (database.engine(), database.table());
+        join(engine, &table, &key(FEEDS[0]), "ann", None, &|| false).expect("a member");
+        disk.fail_edit(EditFault::Applied);
+        match is_known {
+            // The manifest shows at once that the first edit was applied, and that the second one was not.
+            true => disk.fail_edit(EditFault::Lost),
+            // The first edit has an unknown outcome until the table is created again.
+            false => disk.hide_manifest(true),
+        }
+        let interrupted = engine.drop_table(TABLE).expect_err("the drop is interrupted");
+        assert!(interrupted.is_retryable(), "{interrupted}");
+        disk.hide_manifest(false);
+
+        database.create_table(&settings);
+        let table = database.table();
+        let joined = join(engine, &table, &key(FEEDS[0]), "bea", None, &|| false).expect("a member");
+        let found = members::members(engine, &table, joined.member.feed, None, 10).expect("members");
+        let users: Vec<&str> = found.members.iter().map(|member| member.user.as_str()).collect();
+        assert_eq!(users, ["bea"]);
+        database.close();
+    }
+}
+
+#[test]
+fn a_deleted_inbox_shows_later_messages() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table) = (database.engine(), database.table());
+    join(engine, &table, &key(FEEDS[0]), "ann", None, &|| false).expect("a member");
+    // The first message caches the audience with the inbox.
+    database.send_one(FEEDS[0], &json!({}));
+    let inbox = database.id("inbox,user=ann");
+    members::delete_feed(engine, &table, inbox, &|| false).expect("it is deleted");
+    let later = database.send_one(FEEDS[0], &json!({}));
+    let found = read(&database, "ann", MessageOrder::Ascending, 10);
+    let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
+    assert_eq!(found, [later]);
     database.close();
 }
