@@ -164,7 +164,9 @@ impl PageBuilder<'_> {
                         sequence,
                         change: number + 1,
                     };
-                    if ChangeStreams::has_kind(&self.settings, kind_of(&changes, change))
+                    // A removed timeline has no record, but its changes are counted.
+                    if let Some(change) = change
+                        && ChangeStreams::has_kind(&self.settings, kind_of(&changes, change))
                         && self.partition.has(changes.slot(change))
                     {
                         let mut record = Vec::new();

@@ -23,6 +23,13 @@ impl ChangeStreams {
     ///
     /// The errors of the backend; the next call tries again.
     pub fn keep(&self) -> Result<()> {
+        // A stream that is being created needs the changes before it is in the state.
+        let _writing = self.writing.lock();
+        self.keep_needed()
+    }
+
+    /// Frees the changes that are not needed, and those beyond the limit. The caller holds the lock `writing`.
+    pub(crate) fn keep_needed(&self) -> Result<()> {
         let history = self.engine.kept_changes()?;
         let Some(needed) = self.needed(&history) else {
             if history.from.is_some() {

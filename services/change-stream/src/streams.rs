@@ -65,7 +65,7 @@ impl Default for ChangeSettings {
 pub struct ChangeStreams {
     pub(crate) engine: Arc<Engine>,
     pub(crate) settings: ChangeSettings,
-    /// Held while state is stored.
+    /// Held while state is stored, and while changes are freed.
     pub(crate) writing: Mutex<()>,
     /// Sender of webhooks; `None` if they are off.
     pub(crate) sender: Option<WebhookSender>,
@@ -321,7 +321,7 @@ impl ChangeStreams {
         }
         self.put(&[row::<()>(&["stream", name], None)])?;
         self.state.write().remove(name);
-        self.keep()
+        self.keep_needed()
     }
 
     /// Creates a consumer group, or changes its `hold`. Creating it again changes no checkpoint.

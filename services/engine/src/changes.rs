@@ -79,8 +79,9 @@ pub struct TableChanges {
     pub table: Table,
     /// Settings of the rows of the table; `None` for a series table.
     pub rows: Option<Arc<WideTable>>,
-    /// Changes, in order.
-    pub changes: Vec<Change>,
+    /// Changes, in order. `None` for a change of a timeline that was removed later, so that the number of a change in
+    /// its entry never changes: readers continue from it.
+    pub changes: Vec<Option<Change>>,
 }
 
 /// Decoder of journal entries. It looks up each table once.
@@ -202,7 +203,7 @@ impl ChangeDecoder<'_> {
                     EntryChange::DeleteRange(range) => Change::RowsDeleted(range),
                 });
                 let table = self.table(table);
-                Ok(table.map(|table| self.joined(changes.collect(), table)))
+                Ok(table.map(|table| self.joined(changes.map(Some).collect(), table)))
             }
             // The test model of the log has no tables.
             _ => Ok(None),
@@ -215,7 +216,7 @@ impl ChangeDecoder<'_> {
         self.tables.entry(id).or_insert_with(find).clone()
     }
 
-    fn joined(&self, changes: Vec<Change>, table: Table) -> TableChanges {
+    fn joined(&self, changes: Vec<Option<Change>>, table: Table) -> TableChanges {
         let rows = match table.spec().model {
             TableModel::Series => None,
             TableModel::Wide | TableModel::Feed => self.engine.table_of_rows(table.name().as_str()).ok(),
@@ -245,19 +246,19 @@ impl TableChanges {
     }
 }
 
-/// Returns the changes of a delta: timelines, then points by timeline.
-fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
+/// Returns the changes of a delta: timelines, then points by timeline. `None` for timelines that were removed later,
+/// and for their points: the removal deletes both.
+fn points_of(table: &Table, delta: &Delta) -> Vec<Option<Change>> {
     if let Some(delete) = &delta.delete {
         let deleted = |id: &TimelineId| {
-            Change::Deleted(WatchedDelete {
+            Some(Change::Deleted(WatchedDelete {
                 timelines: vec![*id],
                 range: delete.range,
                 is_removed: delete.removes_timelines,
-            })
+            }))
         };
         return delete.timelines.iter().map(deleted).collect();
     }
-    // Timelines that were removed later are left out, with their points: the removal deletes both.
     let described: Vec<Option<Timeline>> = {
         let ordinals: Vec<_> = {
             let reader = table.catalog.reader();
@@ -266,11 +267,11 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
         let describe = |ordinal: Option<_>| table.describe(ordinal?);
         ordinals.into_iter().map(describe).collect()
     };
-    let new = delta.new_timelines.iter().filter_map(|new| {
+    let new = delta.new_timelines.iter().map(|new| {
         let ordinal = table.catalog.reader().by_id(new.id)?;
-        table.describe(ordinal)
+        table.describe(ordinal).map(Change::Timeline)
     });
-    let mut changes: Vec<Change> = new.map(Change::Timeline).collect();
+    let mut changes: Vec<Option<Change>> = new.collect();
     for group in &delta.groups {
         add_group(group, &described, &mut changes);
     }
@@ -279,22 +280,23 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Change> {
 
 /// Adds the points of a group in parts of limited size. A part has its points by timeline, in the order of first
 /// occurrence.
-fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut Vec<Change>) {
+fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut Vec<Option<Change>>) {
     let positions: Vec<usize> = (0..group.fields.len()).collect();
     let describe = |timeline: usize| described.get(timeline).cloned().flatten();
+    let to_change = |series: Option<WatchedSeries>| series.map(Change::Points);
     let mut part = Part::new(group, &positions);
     for (row, timeline) in group.timelines.iter().enumerate() {
         part.push(*timeline as usize, row);
         if part.is_full() {
             let full = std::mem::replace(&mut part, Part::new(group, &positions));
-            changes.extend(full.into_series(describe).into_iter().map(Change::Points));
+            changes.extend(full.into_series(describe).into_iter().map(to_change));
         }
     }
-    changes.extend(part.into_series(describe).into_iter().map(Change::Points));
+    changes.extend(part.into_series(describe).into_iter().map(to_change));
 }
 
-/// Returns the changes of a catalog. Timelines that were removed later are left out.
-fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Change> {
+/// Returns the changes of a catalog. `None` for timelines that were removed later.
+fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Option<Change>> {
     let change = |row: CatalogRow| match row {
         CatalogRow::Timeline(id) => {
             let ordinal = table.catalog.reader().by_id(id)?;
@@ -306,5 +308,5 @@ fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Change> {
         }
         CatalogRow::Metric(name) => Some(Change::Metric(name)),
     };
-    rows.into_iter().filter_map(change).collect()
+    rows.into_iter().map(change).collect()
 }

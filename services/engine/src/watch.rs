@@ -496,6 +496,7 @@ impl Watcher {
             self.cursor.rows = before + at as u64;
             let series =
                 part.into_series(|timeline| ordinals[timeline].and_then(|ordinal| table.describe(ordinal)));
+            let series: Vec<WatchedSeries> = series.into_iter().flatten().collect();
             if !series.is_empty() {
                 parts.push(WatchPart {
                     cursor: self.cursor,
@@ -605,7 +606,11 @@ impl<'a> Part<'a> {
         self.bytes += size_of::<i64>() + self.positions.iter().map(bytes).sum::<usize>();
     }
 
-    pub(crate) fn into_series(self, describe: impl Fn(usize) -> Option<Timeline>) -> Vec<WatchedSeries> {
+    /// Returns the points by timeline; `None` for a timeline without a description.
+    pub(crate) fn into_series(
+        self,
+        describe: impl Fn(usize) -> Option<Timeline>,
+    ) -> Vec<Option<WatchedSeries>> {
         let Self {
             group,
             positions,
@@ -626,7 +631,7 @@ impl<'a> Part<'a> {
                 timestamps: rows.iter().map(|row| group.timestamps[*row]).collect(),
             })
         };
-        rows.into_iter().filter_map(series).collect()
+        rows.into_iter().map(series).collect()
     }
 }
 

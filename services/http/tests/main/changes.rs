@@ -6,10 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_change_stream::{ChangeStreams, Position};
+use tideline_engine::{Engine, Settings};
 use tideline_http::{ChangeSettings, HttpSettings};
+use tideline_model::{ManualClock, Timestamp};
+use tideline_openapi::change::StreamSettings;
 use tideline_testkit::{Random, seed};
 
-use crate::client::{Response, Server};
+use crate::client::{NOW, Response, Server};
 
 fn put(server: &Server, path: &str, body: &Value) -> Response {
     server.json("PUT", path, &body.to_string())
@@ -249,6 +254,70 @@ fn every_kind_of_change_has_a_record() {
 fn write_everything_again(server: &Server) {
     write_points(server, "cpu,host=b usage=1 1795700000000000000");
     write_order(server, "gamma", 1, "new");
+}
+
+#[test]
+fn a_page_continues_inside_a_write_after_one_of_its_timelines_was_removed() {
+    let server = start();
+    let lines = ["a", "b", "c"].map(|host| format!("cpu,host={host} usage=1 1795700000000000000"));
+    write_points(&server, &lines.join("\n"));
+    let first = server.get("/v1/changes/all/records?limit=4").expect(200);
+    let records = first["records"].as_array().expect("a list");
+    assert_eq!(kinds(records), ["timeline", "timeline", "timeline", "points"]);
+    let removed = &records[3]["series"];
+    let id = removed["id"].as_str().expect("an id");
+    delete(&server, &format!("/v1/tables/default/timelines/{id}"));
+
+    let next = first["next"].as_str().expect("a cursor");
+    let rest = server
+        .get(&format!("/v1/changes/all/records?cursor={next}"))
+        .expect(200);
+    let records = rest["records"].as_array().expect("a list");
+    assert_eq!(kinds(records), ["points", "points", "points_deleted"]);
+    let mut hosts: Vec<&str> = [removed, &records[0]["series"], &records[1]["series"]]
+        .into_iter()
+        .map(|series| series["tags"]["host"].as_str().expect("a host"))
+        .collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["a", "b", "c"]);
+    // A reader from the start gets only the timelines that are left, in pages of any size.
+    for limit in [1, 2, 1_000] {
+        let (records, _) = read_all(&server, "all", "", limit);
+        assert_eq!(
+            kinds(&records),
+            ["timeline", "timeline", "points", "points", "points_deleted"]
+        );
+    }
+}
+
+/// Changes are freed at any time while streams are created.
+#[test]
+fn the_changes_of_the_first_stream_are_kept_from_its_creation() {
+    let index = tempfile::tempdir().expect("a folder for the index");
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let clock = ManualClock::new(Timestamp::parse_rfc3339(NOW).expect("a time"));
+    let settings = Settings::new(index.path().to_owned());
+    let engine = Engine::open(Arc::new(backend), Arc::new(clock), settings).expect("opens");
+    let engine = Arc::new(engine);
+    let streams = ChangeStreams::open(Arc::clone(&engine), ChangeSettings::default()).expect("opens");
+    std::thread::scope(|threads| {
+        let creating = threads.spawn(|| {
+            for _ in 0..200 {
+                let created = streams.put_stream("all", &StreamSettings::default());
+                let end: Position = created.expect("created").end.parse().expect("a cursor");
+                let kept = engine.kept_changes().expect("a history").from;
+                assert!(
+                    kept.is_some_and(|kept| kept < end.sequence),
+                    "{kept:?} is not before the change that stores the stream"
+                );
+                streams.delete_stream("all").expect("deleted");
+            }
+        });
+        while !creating.is_finished() {
+            streams.keep().expect("freed");
+        }
+        creating.join().expect("no panic");
+    });
 }
 
 #[test]
