@@ -2,7 +2,8 @@
 //!
 //! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good,
 //! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
-//! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops.
+//! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops. The
+//! body of a large delivery is divided into state rows of its own, because a row has a maximum size.
 //!
 //! A receiver that responds with 410 Gone accepts no more deliveries. The webhook is then paused, even across restarts,
 //! until a request resumes it or changes its address. Its delivery stays due.
@@ -33,6 +34,10 @@ const BATCH_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Number of failed deliveries of a webhook at which it stops.
 const FAILED_MAX: usize = 100;
+/// Maximum number of bytes of a body in one state row. A JSON string of such a body has at most twice as many bytes.
+const PIECE_BYTES_MAX: usize = 512 << 10;
+/// Number of pieces of a body that are stored by one write.
+const WRITTEN_PIECES: usize = 4;
 /// Number of journal entries without a record for a webhook, after which the webhook stores a new checkpoint.
 const QUIET_ENTRIES: u64 = 10_000;
 
@@ -75,7 +80,11 @@ pub(crate) struct StoredPause {
 struct StoredFailure {
     #[serde(flatten)]
     failure: FailedDelivery,
+    /// The body; empty if it is divided into pieces.
     body: String,
+    /// Number of pieces of the body, which have state rows of their own.
+    #[serde(default)]
+    pieces: usize,
 }
 
 /// Delivery that is due.
@@ -257,6 +266,9 @@ impl ChangeStreams {
     /// Removes a webhook. The caller holds the lock `writing`.
     pub(crate) fn remove_webhook(&self, stream: &str, name: &str) -> Result<()> {
         let mut failed = failed_rows(&self.engine, stream, name)?;
+        for row in &failed {
+            self.remove_body(stream, name, &row.name)?;
+        }
         failed.iter_mut().for_each(|row| row.value = None);
         self.engine.put_state(&failed_owner(stream, name), &failed)?;
         self.put(&[
@@ -294,6 +306,7 @@ impl ChangeStreams {
         let Some(mut found) = rows.into_iter().find(|row| row.name == id) else {
             return Ok(());
         };
+        self.remove_body(stream, name, id)?;
         found.value = None;
         self.engine.put_state(&failed_owner(stream, name), &[found])?;
         self.change_hook(stream, name, |webhook| {
@@ -328,12 +341,13 @@ impl ChangeStreams {
             .filter(|row| ids.is_none_or(|ids| ids.contains(&row.name)));
         let due = wanted.map(|row| {
             let stored = failure_of(row)?;
+            let body = self.body_of(stream, name, &stored)?;
             Ok(Due {
                 hook: webhook.stored.clone(),
                 target: target.clone(),
                 secret: secret.clone(),
                 id: stored.failure.id,
-                body: stored.body.into(),
+                body: body.into(),
                 records: stored.failure.records,
                 span: (webhook.reached, webhook.reached),
             })
@@ -478,6 +492,11 @@ impl ChangeStreams {
         if !self.is_still_due(stream, name, due) {
             return Ok(());
         }
+        let body = String::from_utf8_lossy(&due.body);
+        let (body, pieces) = match body.len() > PIECE_BYTES_MAX {
+            true => ("", pieces_of(&body)),
+            false => (&*body, Vec::new()),
+        };
         let failure = StoredFailure {
             failure: FailedDelivery {
                 id: due.id.clone(),
@@ -486,8 +505,12 @@ impl ChangeStreams {
                 error: error.message.clone(),
                 time: rfc3339(self.engine.now().nanos()),
             },
-            body: String::from_utf8_lossy(&due.body).into_owned(),
+            body: body.to_owned(),
+            pieces: pieces.len(),
         };
+        // The pieces are stored before the row that needs them. After a crash in between, the delivery is sent again,
+        // and stored in their place if it fails again.
+        self.put_body(stream, name, &due.id, &pieces)?;
         // The failed deliveries have their own owner, so that the state of all streams can be read without their
         // bodies.
         let failed = row(&[&due.id], Some(&failure));
@@ -499,6 +522,46 @@ impl ChangeStreams {
             webhook.error = Some(error.message.clone());
         });
         self.move_webhook(stream, name, due.span.1)
+    }
+
+    /// Stores the pieces of the body of a failed delivery.
+    fn put_body(&self, stream: &str, name: &str, id: &str, pieces: &[&str]) -> Result<()> {
+        let row = |(number, piece): (usize, &&str)| StateRow {
+            // State rows are sorted by name.
+            name: format!("{number:08}"),
+            part: String::new(),
+            value: Some((*piece).to_owned()),
+        };
+        let rows: Vec<StateRow> = pieces.iter().enumerate().map(row).collect();
+        for written in rows.chunks(WRITTEN_PIECES) {
+            self.engine.put_state(&body_owner(stream, name, id), written)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the body of a failed delivery.
+    fn body_of(&self, stream: &str, name: &str, stored: &StoredFailure) -> Result<String> {
+        if stored.pieces == 0 {
+            return Ok(stored.body.clone());
+        }
+        let id = &stored.failure.id;
+        let rows = self.engine.state_rows(&body_owner(stream, name, id))?;
+        if rows.len() < stored.pieces {
+            return Err(ChangesError::Internal(format!(
+                "the body of the failed delivery {id:?} is incomplete; discard the delivery"
+            )));
+        }
+        let pieces = rows.into_iter().take(stored.pieces);
+        Ok(pieces.filter_map(|row| row.value).collect())
+    }
+
+    /// Removes the pieces of the body of a failed delivery, if it has any.
+    fn remove_body(&self, stream: &str, name: &str, id: &str) -> Result<()> {
+        let owner = body_owner(stream, name, id);
+        let mut rows = self.engine.state_rows(&owner)?;
+        rows.iter_mut().for_each(|row| row.value = None);
+        self.engine.put_state(&owner, &rows)?;
+        Ok(())
     }
 
     /// Returns the names of all webhooks: stream and webhook.
@@ -610,6 +673,24 @@ impl Due {
 
 fn failed_owner(stream: &str, name: &str) -> String {
     format!("{OWNER}/failed/{stream}/{name}")
+}
+
+/// Returns the owner of the pieces of the body of a failed delivery. Each delivery has its own, so that the failed
+/// deliveries can be counted and listed without these rows.
+fn body_owner(stream: &str, name: &str, id: &str) -> String {
+    format!("{}/{id}", failed_owner(stream, name))
+}
+
+/// Divides a text into pieces of at most [`PIECE_BYTES_MAX`] bytes.
+fn pieces_of(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES_MAX));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
 }
 
 /// Returns the number of failed deliveries of a webhook.

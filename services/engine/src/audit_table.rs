@@ -142,8 +142,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::OverLimit`] for more than 1,000 records, [`EngineError::Invalid`] if a table of the
-    /// user has the name of the audit table, and the errors of [`write_rows`](Self::write_rows).
+    /// [`EngineError::OverLimit`] for more than 1,000 records or a record that is too large,
+    /// [`EngineError::Invalid`] if a table of the user has the name of the audit table, and the errors of
+    /// [`write_rows`](Self::write_rows).
     pub fn put_audit(&self, records: &[AuditRecord]) -> Result<()> {
         let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl(RETENTION_DEFAULT)))?;
         let row = |record: &AuditRecord| SystemRow {

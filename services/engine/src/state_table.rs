@@ -115,8 +115,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] rows, [`EngineError::Invalid`] if a table of the
-    /// user has the name of the state table, and the errors of [`write_rows`](Self::write_rows).
+    /// [`EngineError::OverLimit`] for more than [`STATE_ROWS_MAX`] rows or a text that is too large,
+    /// [`EngineError::Invalid`] if a table of the user has the name of the state table, and the errors of
+    /// [`write_rows`](Self::write_rows).
     pub fn put_state(&self, owner: &str, rows: &[StateRow]) -> Result<Option<SequenceNumber>> {
         let table = self.system_table_or_new(STATE_TABLE, &KEY, &[(VALUE, ColumnType::String)], None)?;
         let row = |row: &StateRow| SystemRow {

@@ -17,7 +17,9 @@ use tideline_wide_table::{CellValue, Column};
 use crate::audit_table::AUDIT_TABLE;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::rows::{Action, Image, RowWrite, RowWriteOptions};
+use crate::rows::{
+    Action, COLUMN_BYTES_MAX, Image, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, RowWriteOptions,
+};
 use crate::state_table::STATE_TABLE;
 use crate::tables::Table;
 use crate::wide_table::WideTable;
@@ -108,8 +110,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::OverLimit`] for more than [`SYSTEM_ROWS_MAX`] rows, and the errors of
-    /// [`write_rows`](Self::write_rows).
+    /// [`EngineError::OverLimit`] for more than [`SYSTEM_ROWS_MAX`] rows, or for a row or column that is too large, and
+    /// the errors of [`write_rows`](Self::write_rows).
     pub(crate) fn write_system_rows(
         &self,
         table: &Arc<WideTable>,
@@ -151,7 +153,32 @@ impl Engine {
             ..RowWriteOptions::default()
         };
         let (_, written) = self.write_rows(table, &make, &options)?;
-        Ok(written.sequence)
+        // A row that cannot be written prevents the other rows from being applied, so it is the reason to report.
+        let is_reason =
+            |outcome: &&RowOutcome| !matches!(outcome, RowOutcome::Written(_) | RowOutcome::NotApplied);
+        match written.rows.iter().find(is_reason) {
+            Some(outcome) => Err(not_written(outcome)),
+            None => Ok(written.sequence),
+        }
+    }
+}
+
+/// Returns the error for a row that was not written.
+fn not_written(outcome: &RowOutcome) -> EngineError {
+    let over = |what, limit: usize, actual: usize| EngineError::OverLimit {
+        what,
+        limit: limit as u64,
+        actual: actual as u64,
+    };
+    match outcome {
+        RowOutcome::Refused(Refused::TooLarge(bytes)) => {
+            over("size of a row of the server", ROW_BYTES_MAX, *bytes)
+        }
+        RowOutcome::Refused(Refused::ColumnTooLarge(_, bytes)) => {
+            over("size of a value of the server", COLUMN_BYTES_MAX, *bytes)
+        }
+        // The rows have no condition, and their tables no indexes and parts, so only their size can prevent a write.
+        _ => EngineError::Invalid("a row of the server was refused; report this as a bug".to_owned()),
     }
 }
 

@@ -68,6 +68,23 @@ fn tables_of_the_server_are_surveyed_like_others() {
 }
 
 #[test]
+fn a_state_row_that_is_too_large_is_an_error_and_prevents_the_others() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let row = |name: &str, bytes: usize| StateRow {
+        name: name.to_owned(),
+        part: String::new(),
+        value: Some("x".repeat(bytes)),
+    };
+    for bytes in [3 << 20, 9 << 20] {
+        let refused = engine.put_state("owner", &[row("a", 1), row("b", bytes)]);
+        let error = refused.expect_err("too large");
+        assert_eq!(error.kind(), ErrorKind::OverLimit, "{error}");
+        assert_eq!(engine.state_count("owner").expect("readable"), 0);
+    }
+}
+
+#[test]
 fn a_table_of_an_earlier_release_with_the_name_is_named_in_the_error() {
     let fixture = Fixture::new();
     let engine = fixture.open();

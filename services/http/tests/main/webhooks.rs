@@ -213,6 +213,40 @@ fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
 }
 
 #[test]
+fn a_large_delivery_that_is_refused_is_kept_and_replayed() {
+    let server = start();
+    let (port, received) = receiver(&[400], 3);
+    create_hook(&server, port, 1);
+    // The body is larger than a value of a state row can be, and no piece may end inside a character.
+    let text = "x\u{e4}".repeat(400_000);
+    let row = json!({"rows": [{"op": "put", "key": {"id": "a"}, "columns": {"one": text, "two": text}}]});
+    post(&server, "/v1/tables/orders/rows", &row).expect(200);
+    write_row(&server, "b");
+    let first = received.recv_timeout(PATIENCE).expect("a delivery");
+    assert_eq!(ids(&first), ["a"]);
+    assert_eq!(first.body["records"][0]["columns"]["two"], text.as_str());
+    assert_eq!(
+        ids(&received.recv_timeout(PATIENCE).expect("a delivery")),
+        ["b"],
+        "the others follow"
+    );
+    await_state(&server, "failed", &json!(1));
+    let owner = format!("changes/failed/all/shop/{}", first.id);
+    let pieces = || server.engine.state_count(&owner).expect("readable");
+    assert!(pieces() > 1, "the body is divided");
+
+    let replayed = post(&server, &format!("{HOOK}/replay"), &json!({"ids": [first.id]})).expect(200);
+    assert_eq!(replayed["delivered"], 1, "{replayed}");
+    let again = received.recv_timeout(PATIENCE).expect("a delivery");
+    assert!(
+        again.id == first.id && again.body == first.body,
+        "the same delivery"
+    );
+    await_state(&server, "failed", &json!(0));
+    assert_eq!(pieces(), 0, "the body is removed with its delivery");
+}
+
+#[test]
 fn a_receiver_that_is_gone_pauses_its_webhook_until_a_request_resumes_it() {
     let mut server = start();
     let (port, received) = receiver(&[410, 410], 5);
