@@ -14,6 +14,7 @@ mod prepared;
 
 use std::borrow::Borrow;
 use std::io;
+use std::iter::Peekable;
 
 use serde_json::value::RawValue;
 use tideline_engine::model::{Durability, SequenceNumber};
@@ -21,6 +22,7 @@ use tideline_engine::rows::{
     RememberedResponse, RowCommit, RowOutcome as EngineOutcome, RowRequestStart, RowWrite as EngineWrite,
     RowWriteOptions,
 };
+use tideline_engine::write::REQUEST_KEY_BYTES_MAX;
 use tideline_engine::{Engine, EngineError, IdempotentRequest, WideTable};
 use tideline_openapi::plain::{self, JsonFault};
 use tideline_openapi::row::{
@@ -158,7 +160,8 @@ pub trait OutcomeSink {
 ///
 /// # Errors
 ///
-/// The errors of [`write`] for the first entry, and the errors of `sink`.
+/// [`RowsError::OverLimit`] for an idempotency key that is too long for the last entry, the errors of [`write`] for the
+/// first entry, and the errors of `sink`.
 pub fn write_lines(
     engine: &Engine,
     table: &WideTable,
@@ -173,20 +176,18 @@ pub fn write_lines(
         .filter(|line| !line.trim_ascii().is_empty())
         .zip(0_u64..)
         .peekable();
+    if let Some(key) = &settings.key {
+        let (mut ahead, mut count) = (lines.clone(), 0);
+        while !next_entry(&mut ahead).is_empty() {
+            count += 1;
+        }
+        check_entry_keys(key, count)?;
+    }
     let mut entries = 0_u64;
     while let Some((_, first)) = lines.peek().copied() {
-        let (mut entry, mut bytes) = (Vec::new(), 0);
-        while let Some((line, _)) =
-            lines.next_if(|_| entry.len() < ENTRY_LINES && (entry.is_empty() || bytes < ENTRY_BYTES))
-        {
-            bytes += line.len();
-            entry.push(line);
-        }
+        let entry = next_entry(&mut lines);
         let settings = WriteSettings {
-            key: settings.key.as_ref().map(|key| match entries {
-                0 => key.clone(),
-                number => format!("{key}#{number}"),
-            }),
+            key: settings.key.as_ref().map(|key| entry_key(key, entries)),
             ..settings.clone()
         };
         let mut images = 0;
@@ -237,6 +238,45 @@ pub fn write_lines(
         sink.outcomes(&lines_of(&outcomes.rows)?)?;
     }
     Ok(written_lines)
+}
+
+/// Takes the lines of the next entry; none at the end of the body.
+fn next_entry<'b>(lines: &mut Peekable<impl Iterator<Item = (&'b [u8], u64)>>) -> Vec<&'b [u8]> {
+    let (mut entry, mut bytes) = (Vec::new(), 0);
+    while let Some((line, _)) =
+        lines.next_if(|_| entry.len() < ENTRY_LINES && (entry.is_empty() || bytes < ENTRY_BYTES))
+    {
+        bytes += line.len();
+        entry.push(line);
+    }
+    entry
+}
+
+/// Returns the idempotency key of an entry.
+fn entry_key(key: &str, number: u64) -> String {
+    match number {
+        0 => key.to_owned(),
+        number => format!("{key}#{number}"),
+    }
+}
+
+/// Refuses an idempotency key that is too long for the last of several entries. Otherwise the first entries would be
+/// written, and the others could never be.
+fn check_entry_keys(key: &str, entries: u64) -> Result<()> {
+    let added = entry_key(key, entries.saturating_sub(1)).len() - key.len();
+    let limit = REQUEST_KEY_BYTES_MAX - added;
+    if added == 0 || key.len() <= limit {
+        return Ok(());
+    }
+    Err(RowsError::OverLimit {
+        message: format!(
+            "the idempotency key has {} bytes, over the limit of {limit} for a body with {entries} entries of at most \
+             {ENTRY_LINES} lines; use a shorter key, or send fewer lines",
+            key.len()
+        ),
+        limit: limit as u64,
+        actual: key.len() as u64,
+    })
 }
 
 /// Returns outcomes as lines of JSON.

@@ -337,6 +337,38 @@ fn lines_are_cut_into_entries_with_an_outcome_each() {
 }
 
 #[test]
+fn a_key_without_room_for_the_numbers_of_entries_is_refused_before_the_first_entry() {
+    let server = Server::start();
+    plain(&server);
+    let send = |lines: usize, key_bytes: usize| {
+        let row = |n: usize| put(&json!({"id": format!("{n:05}")}), &json!({"n": n})).to_string() + "\n";
+        let body: String = (0..lines).map(row).collect();
+        let key = "k".repeat(key_bytes);
+        let headers = [
+            ("content-type", "application/x-ndjson"),
+            ("idempotency-key", key.as_str()),
+        ];
+        server.send("POST", "/v1/tables/t/rows", &headers, body.as_bytes())
+    };
+    for key_bytes in [254, 255] {
+        let refused = send(1_001, key_bytes).expect(400);
+        assert_eq!(
+            (&refused["code"], &refused["limit"]),
+            (&json!("over_limit"), &json!(253)),
+            "{refused}"
+        );
+    }
+    let scan = post(&server, "t/rows/scan", &json!({"allow_scan": true})).expect(200);
+    assert_eq!(scan["rows"], json!([]), "no entry is written");
+    for (lines, key_bytes) in [(1_000, 255), (1_001, 253)] {
+        let response = send(lines, key_bytes);
+        let text = response.text();
+        let end: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+        assert_eq!((response.status, &end["written"]), (200, &json!(lines)), "{end}");
+    }
+}
+
+#[test]
 fn generated_ids_rise_and_are_returned() {
     let server = Server::start();
     let wide = json!({"key": [{"name": "room", "type": "string"}, {"name": "id", "generated": {}}]});
