@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use tideline_backend::{BackendError, Epoch, ErrorKind, JournalEntry};
+use tideline_backend::{BackendError, Epoch, ErrorKind, JournalEntry, VALUE_BYTES_MAX};
 use tideline_model::{Durability, SequenceNumber};
 use tideline_runtime::SupervisedThread;
 
@@ -79,6 +79,16 @@ struct PendingBytes {
 impl Write {
     fn bytes(&self) -> usize {
         self.entry.encoded().len()
+    }
+
+    /// Checks that the entry can be written. The backend would refuse all entries of a group for one that is too large.
+    fn check(&self) -> Result<()> {
+        let actual = self.bytes();
+        if actual > VALUE_BYTES_MAX {
+            let (what, limit) = ("journal entry", VALUE_BYTES_MAX);
+            return Err(BackendError::TooLarge { what, limit, actual }.into());
+        }
+        Ok(self.entry.check()?)
     }
 
     /// Sends the reply. Does nothing if the caller no longer waits.
@@ -280,10 +290,10 @@ impl Worker {
     }
 
     fn commit(&mut self, mut group: Vec<Write>) {
-        group.retain(|write| match write.entry.check() {
+        group.retain(|write| match write.check() {
             Ok(()) => true,
             Err(refusal) => {
-                write.answer(Err(refusal.into()));
+                write.answer(Err(refusal));
                 false
             }
         });

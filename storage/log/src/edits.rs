@@ -223,16 +223,20 @@ impl Log {
         }
     }
 
-    /// Replaces the manifest in memory with a newer stored manifest, and updates the models.
+    /// Replaces the manifest in memory with a newer stored manifest, and updates the models. If a model fails, the
+    /// manifest in memory stays the earlier one, so that the next call updates all models again.
     fn take_over(&self, stored: &StoredManifest) -> Result<()> {
         let manifest = Arc::new(Manifest::read(stored)?);
-        *self.manifest.write() = Arc::clone(&manifest);
+        // Before the models: a write that was decided with the earlier manifest is refused once its model has changed.
+        let earlier = std::mem::replace(&mut *self.manifest.write(), Arc::clone(&manifest));
+        let mut models = self.models().into_iter();
+        let followed = models.try_for_each(|model| model.take_over(&manifest, &stored.rows));
+        if let Err(error) = followed {
+            *self.manifest.write() = earlier;
+            return Err(LogError::Model(error));
+        }
         let sealed_to: SequenceNumber = manifest.cursor.sealed_to;
         self.frozen.lock().retain(|end| *end > sealed_to);
-        for model in self.models() {
-            let followed = model.take_over(&manifest, &stored.rows);
-            followed.map_err(LogError::Model)?;
-        }
         Ok(())
     }
 }

@@ -119,7 +119,10 @@ impl LogError {
 
     /// Returns true if it is certain that the entry is not in the journal and never will be.
     pub fn is_not_written(&self) -> bool {
-        matches!(self, Self::Overloaded { .. } | Self::Refused(_))
+        matches!(
+            self,
+            Self::Overloaded { .. } | Self::Refused(_) | Self::Backend(BackendError::TooLarge { .. })
+        )
     }
 
     /// Returns the error for each writer of a group whose append failed.

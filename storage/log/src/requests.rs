@@ -6,17 +6,24 @@
 
 use std::collections::VecDeque;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tideline_backend::{Backend, Direction, PageLimit, RowChange, WRITE_ROWS_MAX};
+use tideline_backend::{Backend, Direction, PageLimit, RowChange};
 use tideline_key_codec::{named_key, parse_named_key, space, table_rows};
 use tideline_model::{Durability, TableId, Timestamp};
 
 use crate::error::{LogError, Result};
+use crate::groups::Groups;
 use crate::settings::LogSettings;
 use crate::stamps::Stamps;
+
+/// Maximum size of a remembered outcome, in bytes. Its stored form, a third larger, must fit into one write of the
+/// backend.
+pub const OUTCOME_BYTES_MAX: usize = 2 << 20;
 
 /// Request key: 128-bit hash of the idempotency key that the client sent.
 pub type RequestKey = [u8; 16];
@@ -26,7 +33,7 @@ pub type RequestKey = [u8; 16];
 pub struct RequestRecord {
     /// Hashed idempotency key of the client.
     pub key: RequestKey,
-    /// Outcome, encoded by the service that replies to requests.
+    /// Outcome, encoded by the service that replies to requests; at most [`OUTCOME_BYTES_MAX`] bytes.
     pub outcome: Bytes,
 }
 
@@ -66,7 +73,12 @@ struct Outcome {
 struct StoredOutcome {
     format: u8,
     at: i64,
+    /// Bytes of the outcome in format 1, as a list of numbers. Empty in format 2: a build that supports only format 1
+    /// needs the member to read the number of the format, which it then refuses.
     outcome: Vec<u8>,
+    /// Bytes of the outcome in format 2, in base64.
+    #[serde(default)]
+    base64: String,
 }
 
 /// Rows that were written and may not be durable yet.
@@ -78,8 +90,33 @@ pub(crate) struct WrittenRequests {
     deleted: usize,
 }
 
-/// Format number of the stored form that this build reads and writes.
-const OUTCOME_FORMAT: u8 = 1;
+/// Format number of the stored form that this build writes. It also reads [`OUTCOME_FORMAT_NUMBERS`].
+const OUTCOME_FORMAT: u8 = 2;
+/// Format number of the stored form with a list of numbers, several times as large as the outcome.
+const OUTCOME_FORMAT_NUMBERS: u8 = 1;
+
+impl StoredOutcome {
+    fn new(at: i64, outcome: &[u8]) -> Self {
+        Self {
+            format: OUTCOME_FORMAT,
+            at,
+            outcome: Vec::new(),
+            base64: STANDARD.encode(outcome),
+        }
+    }
+
+    /// Returns the bytes of the outcome, or the reason why they cannot be read.
+    fn into_bytes(self) -> std::result::Result<Bytes, String> {
+        match self.format {
+            OUTCOME_FORMAT_NUMBERS => Ok(self.outcome.into()),
+            OUTCOME_FORMAT => {
+                let decoded = STANDARD.decode(&self.base64);
+                decoded.map(Bytes::from).map_err(|error| error.to_string())
+            }
+            format => Err(format!("format {format} is not supported by this build")),
+        }
+    }
+}
 
 impl Requests {
     /// Loads the stored outcomes of a table.
@@ -105,17 +142,11 @@ impl Requests {
                 let key = key.ok_or_else(|| damaged("key of a wrong length".into()))?;
                 let stored: StoredOutcome =
                     serde_json::from_slice(&row.value).map_err(|error| damaged(error.to_string()))?;
-                if stored.format != OUTCOME_FORMAT {
-                    return Err(damaged(format!(
-                        "format {} is not supported by this build",
-                        stored.format
-                    )));
-                }
                 found.push((
                     key,
                     Outcome {
                         at: stored.at,
-                        bytes: stored.outcome.into(),
+                        bytes: stored.into_bytes().map_err(damaged)?,
                         version: 0,
                         saved: true,
                         has_row: true,
@@ -145,7 +176,9 @@ impl Requests {
             .map(|outcome| outcome.bytes.clone())
     }
 
-    /// Stores the outcome of a committed request in memory and evicts outcomes over the limits.
+    /// Stores the outcome of a committed request in memory and evicts outcomes over the limits. An outcome above
+    /// [`OUTCOME_BYTES_MAX`], such as one in the journal of an earlier build, is not stored: its row would fail every
+    /// flush.
     pub(crate) fn remember(
         &self,
         table: TableId,
@@ -153,6 +186,16 @@ impl Requests {
         now: Timestamp,
         settings: &LogSettings,
     ) {
+        let bytes = request.outcome.len();
+        if bytes > OUTCOME_BYTES_MAX {
+            tracing::warn!(
+                table = table.0,
+                bytes,
+                limit = OUTCOME_BYTES_MAX,
+                "the outcome of a request is too large and is not remembered; a repeated request is executed again"
+            );
+            return;
+        }
         let mut state = self.state.lock();
         let key = (table, request.key);
         let earlier = state.outcomes.get(&key);
@@ -211,11 +254,7 @@ impl Requests {
             (unsaved, expired.copied().collect::<Vec<_>>(), state.expired.len())
         };
         let puts = unsaved.iter().map(|(((table, key), _), at, bytes)| {
-            let stored = StoredOutcome {
-                format: OUTCOME_FORMAT,
-                at: *at,
-                outcome: bytes.to_vec(),
-            };
+            let stored = StoredOutcome::new(*at, bytes);
             let value = serde_json::to_vec(&stored).expect("plain structures always serialise");
             RowChange {
                 key: named_key(*table, key).into(),
@@ -226,10 +265,11 @@ impl Requests {
             key: named_key(*table, key).into(),
             value: None,
         });
-        let changes: Vec<RowChange> = puts.chain(deletes).collect();
+        let mut groups = Groups::default();
+        puts.chain(deletes).for_each(|change| groups.push(change));
         let (partition, _) = table_rows(space::REQUESTS, TableId(0));
-        for changes in changes.chunks(WRITE_ROWS_MAX) {
-            backend.write(partition, changes, stamps.next()?, Durability::Buffered)?;
+        for changes in groups.take() {
+            backend.write(partition, &changes, stamps.next()?, Durability::Buffered)?;
         }
         Ok(WrittenRequests {
             saved: unsaved.into_iter().map(|(written, ..)| written).collect(),

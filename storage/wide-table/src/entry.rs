@@ -96,10 +96,13 @@ impl Entry {
         Bytes::from(out)
     }
 
-    /// Returns the approximate encoded size of all changes.
+    /// Returns the approximate encoded size of the request and of all changes.
     pub(crate) fn bytes(&self) -> usize {
+        let of_request = |request: &RequestRecord| request.key.len() + request.outcome.len() + 8;
+        let of_request = self.request.as_ref().map_or(0, of_request);
         let of_indexes = self.index_changes.iter().flat_map(|(_, changes)| changes);
-        self.changes.iter().chain(of_indexes).map(Change::bytes).sum()
+        let of_changes: usize = self.changes.iter().chain(of_indexes).map(Change::bytes).sum();
+        of_request + of_changes
     }
 
     /// Decodes an entry. Keys and mutations share the memory of `entry`.
@@ -266,5 +269,20 @@ mod tests {
                 Entry::decode(&encoded.slice(..length)).expect_err("it is cut off");
             }
         }
+    }
+
+    #[test]
+    fn the_size_of_an_entry_includes_the_outcome_of_its_request() {
+        let entry = Entry {
+            table: TableId(300),
+            request: Some(RequestRecord {
+                key: [7; 16],
+                outcome: vec![0; 100_000].into(),
+            }),
+            changes: Vec::new(),
+            index_changes: Vec::new(),
+        };
+        let (encoded, estimated) = (entry.encode().len(), entry.bytes());
+        assert!(encoded.abs_diff(estimated) < 100, "{encoded}, {estimated}");
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::Direction;
-use tideline_log::{LogError, LogThreads, Refusal, RequestRecord, Submitted};
+use tideline_log::{LogError, LogThreads, OUTCOME_BYTES_MAX, Refusal, RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber, TableId, Timestamp};
 
 use crate::entry::{Change, Entry};
@@ -30,7 +30,7 @@ pub(crate) use journal::WideEntry;
 pub const ROW_BYTES_MAX: usize = 8 << 20;
 /// Maximum size of a stored column with all its versions, in bytes.
 pub const COLUMN_BYTES_MAX: usize = 2 << 20;
-/// Maximum size of the changes of one write, in bytes: half of the largest journal entry.
+/// Maximum size of the changes and the stored outcome of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
@@ -198,8 +198,8 @@ impl WideStore {
     /// # Errors
     ///
     /// [`WideError::NoTable`] if the table does not exist, [`WideError::TooLarge`] for more than [`WRITE_BYTES_MAX`]
-    /// bytes, [`WideError::Contended`] if the rows were changed by other writes during every attempt, and the errors of
-    /// reads and of the log.
+    /// bytes or an outcome of more than [`OUTCOME_BYTES_MAX`] bytes, [`WideError::Contended`] if the rows were changed
+    /// by other writes during every attempt, and the errors of reads and of the log.
     pub fn write(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -291,20 +291,20 @@ impl WideStore {
         if changes.is_empty() && request.is_none() {
             return Ok(Begun::nothing(outcomes));
         }
+        // Without its outcome, a repeated request would be executed again.
+        let outcome_bytes = request.as_ref().map_or(0, |request| request.outcome.len());
+        check_bytes(
+            "the size of the response of a write with an idempotency key in bytes",
+            outcome_bytes,
+            OUTCOME_BYTES_MAX,
+        )?;
         let entry = Entry {
             table,
             request,
             changes,
             index_changes,
         };
-        let bytes = entry.bytes();
-        if bytes > WRITE_BYTES_MAX {
-            return Err(WideError::TooLarge {
-                what: "the size of a write in bytes",
-                limit: WRITE_BYTES_MAX as u64,
-                actual: bytes as u64,
-            });
-        }
+        check_bytes("the size of a write in bytes", entry.bytes(), WRITE_BYTES_MAX)?;
         let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, partitions);
         Ok(Begun {
             submitted: Some(threads.submit(Box::new(entry))?),
@@ -454,6 +454,18 @@ impl WideStore {
             rest = page.next;
         }
         Ok(())
+    }
+}
+
+/// Refuses a size above its limit.
+fn check_bytes(what: &'static str, actual: usize, limit: usize) -> Result<()> {
+    match actual <= limit {
+        true => Ok(()),
+        false => Err(WideError::TooLarge {
+            what,
+            limit: limit as u64,
+            actual: actual as u64,
+        }),
     }
 }
 

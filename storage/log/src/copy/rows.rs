@@ -13,6 +13,7 @@ use tideline_key_codec::{part_name, segment_name, space_partitions};
 use tideline_model::{Durability, KeyRange, PartRef, Partition, SegmentRef, Unit};
 
 use super::{Copy, CopyError, Digest, Result, Side};
+use crate::groups::Groups;
 use crate::log::SHARD;
 
 /// Size of the pages that are read.
@@ -198,35 +199,6 @@ impl Iterator for Rows<'_> {
                 }
             }
         }
-    }
-}
-
-/// Groups of changes, each within the limits of a write.
-#[derive(Default)]
-struct Groups {
-    groups: Vec<Vec<RowChange>>,
-    /// Bytes of the last group.
-    last_bytes: usize,
-    bytes: usize,
-}
-
-impl Groups {
-    fn push(&mut self, change: RowChange) {
-        let bytes = change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len);
-        let is_full = |group: &Vec<RowChange>| {
-            group.len() >= WRITE_ROWS_MAX || self.last_bytes + bytes > WRITE_BYTES_MAX
-        };
-        if self.groups.last().is_none_or(is_full) {
-            self.groups.push(Vec::new());
-            self.last_bytes = 0;
-        }
-        self.groups.last_mut().expect("a group").push(change);
-        self.last_bytes += bytes;
-        self.bytes += bytes;
-    }
-
-    fn take(&mut self) -> Vec<Vec<RowChange>> {
-        std::mem::take(self).groups
     }
 }
 

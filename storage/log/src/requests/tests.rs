@@ -1,4 +1,4 @@
-//! Tests of outcomes that change while a flush writes their rows.
+//! Tests of outcomes that change while a flush writes their rows, and of their stored form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,31 @@ impl Remembering {
         };
         let now = Timestamp::from_nanos_clamped(0);
         self.requests.remember(TABLE, request, now, &settings);
+    }
+
+    /// Remembers an outcome of a size.
+    fn remember_bytes(&self, key: u8, bytes: usize) {
+        let request = RequestRecord {
+            key: [key; 16],
+            outcome: vec![key; bytes].into(),
+        };
+        let now = Timestamp::from_nanos_clamped(0);
+        self.requests
+            .remember(TABLE, request, now, &LogSettings::default());
+    }
+
+    /// Stores a row as it is.
+    fn write_row(&self, key: u8, row: &'static [u8]) {
+        let change = RowChange {
+            key: named_key(TABLE, &[key; 16]).into(),
+            value: Some(Bytes::from_static(row)),
+        };
+        let (partition, _) = table_rows(space::REQUESTS, TABLE);
+        let stamp = self.stamps.next().expect("a stamp");
+        let written = self
+            .backend
+            .write(partition, &[change], stamp, Durability::Buffered);
+        written.expect("the row is written");
     }
 
     /// Flushes the outcomes; calls `meanwhile` after the rows are written, before they are durable.
@@ -95,4 +120,49 @@ fn the_row_of_an_outcome_that_was_replaced_before_its_eviction_is_deleted() {
     remembering.remember(2, "new");
     remembering.flush(|| {});
     assert_eq!(remembering.stored(), [(2, "new".to_owned())]);
+}
+
+#[test]
+fn outcomes_above_the_bytes_of_a_write_are_stored() {
+    for sizes in [&[100_000; 60][..], &[1_500_000; 4], &[OUTCOME_BYTES_MAX]] {
+        let remembering = Remembering::new();
+        for (key, bytes) in (0..).zip(sizes) {
+            remembering.remember_bytes(key, *bytes);
+        }
+        remembering.flush(|| {});
+        let mut stored: Vec<_> = remembering
+            .stored()
+            .into_iter()
+            .map(|(key, outcome)| (key, outcome.len()))
+            .collect();
+        stored.sort_unstable();
+        let expected: Vec<_> = (0..).zip(sizes.iter().copied()).collect();
+        assert_eq!(stored, expected);
+    }
+}
+
+#[test]
+fn an_outcome_above_the_limit_is_not_remembered() {
+    let remembering = Remembering::new();
+    remembering.remember_bytes(1, OUTCOME_BYTES_MAX + 1);
+    remembering.remember_bytes(2, 3);
+    remembering.flush(|| {});
+    assert_eq!(remembering.stored(), [(2, "\u{2}\u{2}\u{2}".to_owned())]);
+}
+
+#[test]
+fn outcomes_of_earlier_builds_are_read_and_later_formats_are_refused() {
+    let remembering = Remembering::new();
+    remembering.write_row(1, br#"{"format":1,"at":5,"outcome":[111,108,100]}"#);
+    assert_eq!(remembering.stored(), [(1, "old".to_owned())]);
+    remembering.write_row(2, br#"{"format":3,"at":5,"outcome":[]}"#);
+    let refused = Requests::default().load(&remembering.backend, TABLE);
+    let reason = refused.expect_err("a later format").to_string();
+    assert!(reason.contains("format 3 is not supported"), "{reason}");
+}
+
+#[test]
+fn a_row_has_the_members_that_earlier_builds_need_to_refuse_it() {
+    let row = serde_json::to_string(&StoredOutcome::new(5, b"new")).expect("a row");
+    assert_eq!(row, r#"{"format":2,"at":5,"outcome":[],"base64":"bmV3"}"#);
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{
     Backend, Direction, KeyRange, ManifestChange, ManifestKind, ManifestRow, PageLimit, PartRef, Partition,
-    RowChange, SegmentRef, Shard, Space,
+    RowChange, SegmentRef, Shard, Space, VALUE_BYTES_MAX,
 };
 use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
@@ -43,6 +43,10 @@ struct Counts {
     all: BTreeMap<String, Counter>,
     active: Changed,
     frozen: Vec<(SequenceNumber, Changed)>,
+    /// True if the model refuses the next manifest that it is to take over.
+    refuses_manifest: bool,
+    /// Version of the last manifest that the model has taken over.
+    taken_over: u64,
 }
 
 impl Counts {
@@ -95,6 +99,36 @@ impl LogEntry for Entry {
     fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError> {
         self.counters.0.lock().apply(&self.encoded, sequence);
         Ok(())
+    }
+}
+
+/// Entry whose check waits, so that later entries form one group.
+struct Gate {
+    entry: Box<Entry>,
+    reached: mpsc::Sender<()>,
+    opened: mpsc::Receiver<()>,
+}
+
+impl LogEntry for Gate {
+    fn kind(&self) -> &'static str {
+        self.entry.kind()
+    }
+    fn table(&self) -> TableId {
+        TABLE
+    }
+    fn encoded(&self) -> &Bytes {
+        self.entry.encoded()
+    }
+    fn durability(&self) -> Durability {
+        self.entry.durability()
+    }
+    fn check(&self) -> Result<(), Refusal> {
+        self.reached.send(()).expect("the test waits");
+        self.opened.recv().expect("the test opens the gate");
+        self.entry.check()
+    }
+    fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError> {
+        self.entry.apply(sequence)
     }
 }
 
@@ -152,7 +186,12 @@ impl LogModel for Running {
         self.counters.0.lock().frozen.retain(|(at, _)| *at > end);
     }
     fn tidy(&self) {}
-    fn take_over(&self, _: &Arc<Manifest>, _: &[ManifestRow]) -> Result<(), ModelError> {
+    fn take_over(&self, manifest: &Arc<Manifest>, _: &[ManifestRow]) -> Result<(), ModelError> {
+        let mut counts = self.counters.0.lock();
+        if std::mem::take(&mut counts.refuses_manifest) {
+            return Err("a row cannot be read".into());
+        }
+        counts.taken_over = manifest.version;
         Ok(())
     }
     fn doubt(&self, _: &[TableId]) {}
@@ -339,6 +378,57 @@ fn requests_are_remembered_and_refusals_reach_their_writer() {
         assert_eq!(tail.expect("it is kept").entries.len(), 1);
         database.close();
     });
+}
+
+#[test]
+fn an_entry_that_is_too_large_is_refused_without_the_other_entries_of_its_group() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let database = Database::open(Arc::new(backend));
+    let submit = |entry: Box<dyn LogEntry>| database.threads.submit(entry).expect("it is sent");
+    let ((reached, has_reached), (open, opened)) = (mpsc::channel(), mpsc::channel());
+    let gate = submit(Box::new(Gate {
+        entry: database.entry("+gate", None),
+        reached,
+        opened,
+    }));
+    has_reached.recv().expect("the committer checks the entry");
+    let small = submit(database.entry("+small", None));
+    // With the tag, the entry has one byte too many.
+    let large = format!("+{}", "x".repeat(VALUE_BYTES_MAX - 2));
+    let large = submit(database.entry(&large, None));
+    open.send(()).expect("the committer waits");
+    for sent in [gate, small] {
+        database.threads.wait(sent).expect("it is committed");
+    }
+    let error = database.threads.wait(large).expect_err("it is too large");
+    assert!(error.is_not_written(), "{error}");
+    assert_eq!((database.count("gate"), database.count("small")), (1, 1));
+    database.close();
+}
+
+#[test]
+fn a_manifest_that_a_model_has_refused_is_taken_over_by_the_next_edit() {
+    let backend = MemoryBackend::open(&MemoryDisk::new(Character::Embedded));
+    let database = Database::open(Arc::new(backend));
+    let log = database.threads.log();
+    let before = log.manifest();
+    // Like an edit whose outcome did not reach the log.
+    let change = put_cursor(&before.cursor);
+    let edited = log.backend().edit(SHARD, log.epoch(), before.version, &[change]);
+    edited.expect("the manifest is edited");
+    database.counters.0.lock().refuses_manifest = true;
+    let edit = || {
+        let job = (Bytes::from_static(b"job"), Bytes::from_static(b"{}"));
+        log.edit_job_rows(vec![job], Vec::new())
+    };
+    let refused = edit().expect_err("the model refuses the manifest");
+    assert!(matches!(refused, LogError::Model(_)), "{refused}");
+    assert_eq!(log.manifest().version, before.version);
+    let refused = edit().expect_err("the manifest has changed");
+    assert!(refused.is_retryable(), "{refused}");
+    assert_eq!(database.counters.0.lock().taken_over, before.version + 1);
+    edit().expect("the manifest is current");
+    database.close();
 }
 
 #[test]
