@@ -38,7 +38,7 @@ use ending::FullFile;
 pub(crate) use frame::FileId;
 use frame::encode;
 pub(crate) use history::{HISTORY, findings as history_findings};
-use history::{History, Offsets};
+use history::{History, Offsets, remove_offsets};
 use reader::{Walk, walk};
 pub(crate) use recovery::survey;
 use recovery::{Survey, remove_leftovers, settle, settle_end};
@@ -80,6 +80,7 @@ impl Journals {
         for (shard, history) in History::read_all(&folder.with_file_name(HISTORY))? {
             let journal = shards.entry(shard);
             let journal = journal.or_insert_with(|| ShardJournal::new(folder, shard));
+            journal.forgotten = history.newest();
             journal.history = Some(history);
         }
         let shards = shards
@@ -140,6 +141,9 @@ pub(crate) struct ShardJournal {
     /// Files by epoch, then generation. The active file, if it has entries, is the last.
     files: Vec<JournalFile>,
     active: Option<ActiveFile>,
+    /// Newest forgotten file. If an epoch has no other files, its next file follows this one, so that no two files of a
+    /// history have the same id.
+    forgotten: Option<FileId>,
     /// Lowest sequence with which the next file may begin, if a cut was requested.
     cut: Option<SequenceNumber>,
     /// Last acknowledged entry and its epoch. Later entries of this epoch must have higher sequences.
@@ -185,6 +189,7 @@ impl ShardJournal {
             shard,
             files: Vec::new(),
             active: None,
+            forgotten: None,
             cut: None,
             acknowledged: None,
             broken: None,
@@ -268,11 +273,13 @@ impl ShardJournal {
     /// Creates a file; its header is written with the first entries. A failure marks the journal as broken, so that the
     /// failure is reported until a file can be created again.
     fn create(&mut self, epoch: Epoch, first: SequenceNumber) -> Result<ActiveFile> {
-        let newest = self.files.last().filter(|file| file.id.epoch == epoch);
+        let is_of_epoch = |id: &FileId| id.epoch == epoch;
+        let newest = self.files.last().map(|file| file.id).filter(is_of_epoch);
+        let newest = newest.or(self.forgotten.filter(is_of_epoch));
         let id = FileId {
             shard: self.shard,
             epoch,
-            generation: newest.map_or(0, |file| file.id.generation + 1),
+            generation: newest.map_or(0, |newest| newest.generation + 1),
         };
         let file = create_file(&self.folder, id).map_err(|error| {
             self.set_broken(id, &error);
@@ -384,8 +391,11 @@ impl ShardJournal {
                 if let Err(error) = removed {
                     tracing::warn!(path = %path.display(), %error, "a journal file could not be removed");
                     kept.push(file);
-                } else if self.history.is_none() {
-                    self.offsets.lock().remove(&file.id);
+                } else {
+                    self.forgotten = self.forgotten.max(Some(file.id));
+                    if self.history.is_none() {
+                        remove_offsets(&self.offsets, file.id);
+                    }
                 }
             } else {
                 kept.push(file);

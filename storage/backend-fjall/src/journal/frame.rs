@@ -95,6 +95,12 @@ impl FileId {
     }
 }
 
+/// Returns the sequence of the first entry that a header holds; `None` if the header is incomplete.
+pub(crate) fn first_of(header: &[u8]) -> Option<SequenceNumber> {
+    let header = header.first_chunk::<HEADER_BYTES>()?;
+    Some(SequenceNumber(u64_at(header, 32)))
+}
+
 /// Result of checking a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderCheck {

@@ -19,7 +19,7 @@ use tideline_backend::{Epoch, History as Kept, HistoryPage, HistoryUnit, Journal
 use tideline_model::{SequenceNumber, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck};
+use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck, first_of};
 use super::reader::walk;
 use super::{JournalFile, ShardJournal};
 use crate::error::{During, at, from_io};
@@ -53,8 +53,14 @@ struct KeptFile {
     written: Timestamp,
 }
 
-/// Offsets of frames at intervals, by file: the sequence before the frame, and the offset.
-pub(crate) type Offsets = Arc<Mutex<BTreeMap<FileId, Vec<(SequenceNumber, u64)>>>>;
+/// Offsets of frames at intervals, by file: the sequence before the frame, and the offset. A file is identified by its
+/// id and the sequence of its first entry, because earlier builds gave the same id to several files of a history.
+pub(crate) type Offsets = Arc<Mutex<BTreeMap<(FileId, SequenceNumber), Vec<(SequenceNumber, u64)>>>>;
+
+/// Removes the offsets of all files with an id.
+pub(super) fn remove_offsets(offsets: &Offsets, id: FileId) {
+    offsets.lock().retain(|(held, _), _| *held != id);
+}
 
 impl History {
     /// Begins a history with the entries from `from` on.
@@ -124,6 +130,11 @@ impl History {
         Ok(histories.into_iter().map(complete).collect())
     }
 
+    /// Returns the highest id of the kept files.
+    pub(super) fn newest(&self) -> Option<FileId> {
+        self.files.iter().map(|kept| kept.file.id).max()
+    }
+
     /// Moves a forgotten file into the history, or removes the file if all of its entries are below the kept ones.
     pub(super) fn adopt(&mut self, journals: &Path, file: JournalFile) -> io::Result<()> {
         let path = journals.join(file.id.name());
@@ -150,7 +161,7 @@ impl History {
         for _ in 0..freed {
             let file = self.files[0].file;
             remove_file(&self.path(&file))?;
-            offsets.lock().remove(&file.id);
+            remove_offsets(offsets, file.id);
             self.files.remove(0);
         }
         sync_folder(&self.folder)
@@ -159,7 +170,7 @@ impl History {
     /// Removes everything.
     fn end(mut self, offsets: &Offsets) -> io::Result<()> {
         for kept in self.files.drain(..) {
-            offsets.lock().remove(&kept.file.id);
+            remove_offsets(offsets, kept.file.id);
             remove_file(&self.folder.join(name(&kept.file)))?;
         }
         remove_file(&self.folder.join(marker(self.shard)))?;
@@ -293,6 +304,8 @@ impl HistoryReader {
 /// Frames of a file from an offset on.
 struct Frames {
     id: FileId,
+    /// Sequence of the first entry of the file; 0 if the header is incomplete.
+    first: SequenceNumber,
     reader: BufReader<io::Take<File>>,
     offset: u64,
     length: u64,
@@ -312,22 +325,24 @@ impl Frames {
         offsets: &Offsets,
     ) -> Result<Self> {
         let failed = |error: io::Error| from_io(&error, &id.name(), During::Read);
-        let known = offsets.lock().get(&id).and_then(|known| {
-            let at = known.partition_point(|(last, _)| *last < from);
-            at.checked_sub(1).map(|at| known[at])
-        });
-        let known = known.filter(|(_, offset)| *offset <= length);
         let mut header = Vec::with_capacity(HEADER_BYTES);
         (&file)
             .take(HEADER_BYTES as u64)
             .read_to_end(&mut header)
             .map_err(failed)?;
         let is_intact = length == 0 || id.check_header(&header) == HeaderCheck::Intact;
+        let first = first_of(&header).unwrap_or_default();
+        let known = offsets.lock().get(&(id, first)).and_then(|known| {
+            let at = known.partition_point(|(last, _)| *last < from);
+            at.checked_sub(1).map(|at| known[at])
+        });
+        let known = known.filter(|(_, offset)| *offset <= length);
         let offset = known.map_or(HEADER_BYTES as u64, |(_, offset)| offset);
         file.seek(SeekFrom::Start(offset)).map_err(failed)?;
         let rest = length.saturating_sub(offset);
         Ok(Self {
             id,
+            first,
             reader: BufReader::with_capacity(BUFFER_BYTES, file.take(rest)),
             offset,
             length,
@@ -365,7 +380,7 @@ impl Frames {
         if self.offset >= self.noted + OFFSET_DISTANCE {
             self.noted = self.offset;
             let mut offsets = self.offsets.lock();
-            let known = offsets.entry(self.id).or_default();
+            let known = offsets.entry((self.id, self.first)).or_default();
             if known.last().is_none_or(|(_, offset)| *offset < self.offset) {
                 known.push((frame.sequence, self.offset));
             }

@@ -238,6 +238,74 @@ fn page(journal: &ShardJournal, from: u64) -> (u64, bool, Vec<u64>, u64) {
     (page.from.0, page.is_damaged, sequences.collect(), page.next.0)
 }
 
+/// Journal with a history, without entries.
+fn with_empty_history(root: &Path) -> ShardJournal {
+    let folder = root.join("journal");
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut journal = ShardJournal::new(&folder, SHARD);
+    journal.keep_history(Some(SequenceNumber(0))).expect("kept");
+    journal
+}
+
+/// Appends 60 entries of 10 KB each, and moves them to the history.
+fn append_to_history(journal: &mut ShardJournal, from: u64) {
+    let entries: Vec<_> = (from..from + 60).map(|at| entry(at, &[7; 10_000])).collect();
+    journal
+        .append(EPOCH, &entries, Durability::Synced)
+        .expect("append");
+    journal.forget(EPOCH, SequenceNumber(from + 60)).expect("forget");
+}
+
+/// Returns the names of the journal files in a history, sorted, without the sequences in front.
+fn names_in_history(root: &Path) -> Vec<String> {
+    let files = fs::read_dir(root.join("history")).expect("files");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names
+        .filter_map(|name| Some(name.split_once('-')?.1.to_owned()))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn files_of_an_epoch_have_different_ids_after_all_were_forgotten() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut journal = with_empty_history(root.path());
+    for from in [0, 60] {
+        append_to_history(&mut journal, from);
+        let all = (from..from + 60).collect();
+        assert_eq!(page(&journal, from), (from, false, all, from + 60));
+    }
+    drop(journal);
+    let journals = Journals::open(&root.path().join("journal"), root.path(), false).expect("open");
+    append_to_history(&mut journals.shard(SHARD).lock(), 120);
+    let name = |generation| format!("0102-0000000000000003-0000000{generation}.journal");
+    assert_eq!(names_in_history(root.path()), [0, 1, 2].map(name));
+}
+
+/// Earlier builds gave the same id to several files of a history.
+#[test]
+fn files_of_a_history_with_the_same_id_are_read_completely() {
+    let (root, other) = (tempfile::tempdir(), tempfile::tempdir());
+    let (root, other) = (root.expect("a folder"), other.expect("a folder"));
+    append_to_history(&mut with_empty_history(root.path()), 0);
+    append_to_history(&mut with_empty_history(other.path()), 60);
+    for file in fs::read_dir(other.path().join("history")).expect("files") {
+        let file = file.expect("a file");
+        let to = root.path().join("history").join(file.file_name());
+        fs::copy(file.path(), to).expect("copy");
+    }
+    let names = names_in_history(root.path());
+    assert_eq!(names, ["0102-0000000000000003-00000000.journal"; 2]);
+
+    let journals = Journals::open(&root.path().join("journal"), root.path(), false).expect("open");
+    let journal = journals.shard(SHARD);
+    for from in [0, 60] {
+        let all = (from..120).collect();
+        assert_eq!(page(&journal.lock(), from), (from, false, all, 120));
+    }
+}
+
 #[test]
 fn the_marker_of_a_history_has_its_format() {
     let root = tempfile::tempdir().expect("a folder");
