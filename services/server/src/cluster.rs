@@ -6,7 +6,7 @@
 //!
 //! A server that loses the data, because it was paused for longer than its lease, ends with
 //! [`ServerError::OwnershipLost`]. The process then replaces itself by a new one, so that no state of the data remains
-//! in memory.
+//! in memory. If a stop was requested, the process ends instead.
 
 use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub struct Owner {
 pub enum Started {
     /// The server owns the data and serves.
     Owner(Box<Owner>),
-    /// A stop was requested before the server owned the data.
+    /// A stop was requested before the server served.
     Stopped,
 }
 
@@ -104,7 +104,7 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
 ///
 /// Returns the errors of [`Server::start`], and errors of the cluster that a retry cannot fix, such as missing tables.
 /// Returns [`ServerError::OwnershipLost`] if another process took the data before this process had opened it, or if the
-/// cluster did not respond during that time.
+/// cluster did not respond during that time, unless a stop was requested.
 pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
     let process = Process::begin(config)?;
     listening(process.address);
@@ -119,14 +119,14 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let stop = process.stop.clone();
     let opened = Arc::clone(&backend);
     let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
-    let server = server.map_err(|error| match error {
+    let server = match server {
         // An expired lease is an error of this kind, too.
-        ServerError::Engine { source, .. } if source.kind() == EngineErrorKind::Unavailable => {
+        Err(ServerError::Engine { source, .. }) if source.kind() == EngineErrorKind::Unavailable => {
             tracing::warn!(error = %source, "the data could not be opened");
-            ServerError::OwnershipLost
+            return after_loss(&stop, Ok(Started::Stopped));
         }
-        error => error,
-    })?;
+        server => server?,
+    };
     let epoch = server.engine().store().log().epoch();
     fs::write(config.data_dir.join(EPOCH_FILE), epoch.0.to_string()).map_err(data_dir(config))?;
     let (watching, ended) = mpsc::channel();
@@ -137,7 +137,7 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
             let Some(engine) = engine.upgrade() else { return };
             if engine.store().log().is_lease_lost() {
                 lost.store(true, Ordering::Release);
-                stop.request();
+                stop.request_by_server();
                 return;
             }
         }
@@ -167,15 +167,26 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// [`ServerError::OwnershipLost`] if another process owns the data; the errors of [`Server::wait`].
+    /// [`ServerError::OwnershipLost`] if another process owns the data and no stop was requested; the errors of
+    /// [`Server::wait`].
     pub fn wait(self) -> Result<()> {
+        let stop = self.server.stop();
         let outcome = self.server.wait();
         // Fails if the thread has ended.
         let _ = self.watching.send(());
         match self.is_lost.load(Ordering::Acquire) {
-            true => Err(ServerError::OwnershipLost),
+            true => after_loss(&stop, outcome),
             false => outcome,
         }
+    }
+}
+
+/// Returns the outcome of a process that has lost the data: `stopped` if a stop was requested, because the process must
+/// not begin again then; otherwise [`ServerError::OwnershipLost`].
+fn after_loss<T>(stop: &Stop, stopped: Result<T>) -> Result<T> {
+    match stop.is_requested_externally() {
+        true => stopped,
+        false => Err(ServerError::OwnershipLost),
     }
 }
 
@@ -273,8 +284,8 @@ fn take_once(
     let owner = backend
         .owner(SHARD)
         .inspect_err(|error| stand(None, error.to_string()))?;
-    let before = owner.as_ref().map_or(Epoch(0), |owner| owner.epoch);
-    let taken = backend.take(SHARD).map(|_| before);
+    // Not the epoch of `owner`: another process may have owned the data since that was read.
+    let taken = backend.take(SHARD).map(|lease| Epoch(lease.epoch.0 - 1));
     if let Err(error) = &taken {
         let living = owner.filter(|owner| !owner.is_dead && error.kind() == ErrorKind::Unavailable);
         let address = living
@@ -335,5 +346,31 @@ fn data_dir(config: &Config) -> impl Fn(io::Error) -> ServerError {
     |source| ServerError::DataDir {
         data_dir: config.data_dir.clone(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requested_stop_survives_the_loss_of_the_data() {
+        let is_stopped = |stop: &Stop| match after_loss(stop, Ok(())) {
+            Ok(()) => true,
+            Err(error) => {
+                assert!(matches!(error, ServerError::OwnershipLost), "{error}");
+                false
+            }
+        };
+        let stop = Stop::new();
+        stop.request_by_server();
+        assert!(stop.is_requested());
+        assert!(!is_stopped(&stop), "the process begins again as a standby");
+        stop.request();
+        assert!(is_stopped(&stop), "a signal arrived after the loss");
+        let stop = Stop::new();
+        stop.request();
+        stop.request_by_server();
+        assert!(is_stopped(&stop), "a signal arrived before the loss");
     }
 }

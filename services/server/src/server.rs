@@ -56,7 +56,16 @@ pub struct Server {
 
 /// Handle to stop a [`Server`], from any thread and any number of times.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Sender<Option<Instant>>);
+pub struct Stop(watch::Sender<Option<StopRequest>>);
+
+/// Request of a stop.
+#[derive(Debug, Clone, Copy)]
+struct StopRequest {
+    /// Time of the first request.
+    first: Instant,
+    /// True if a signal or the caller has requested the stop; false if only the server itself has.
+    is_external: bool,
+}
 
 /// Time for background work to stop and the engine to close, in addition to the rest of the drain timeout.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
@@ -271,7 +280,7 @@ impl Process {
             .thread_name("tideline")
             .build()
             .map_err(ServerError::Threads)?;
-        let stop = Stop(watch::Sender::new(None));
+        let stop = Stop::new();
         runtime
             .block_on(async { stop_on_signals(&stop) })
             .map_err(ServerError::Threads)?;
@@ -332,6 +341,11 @@ impl fmt::Debug for Server {
 }
 
 impl Stop {
+    /// Creates a handle without a request.
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
     /// Returns a handle on which the first SIGTERM or SIGINT requests a stop. A second signal ends the process
     /// immediately.
     ///
@@ -341,7 +355,7 @@ impl Stop {
     ///
     /// [`ServerError::Threads`] if the thread cannot be started.
     pub fn on_signals() -> Result<Self> {
-        let stop = Self(watch::Sender::new(None));
+        let stop = Self::new();
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Threads)?;
         runtime
@@ -355,9 +369,22 @@ impl Stop {
 
     /// Requests the stop and returns immediately.
     pub fn request(&self) {
+        self.request_as(true);
+    }
+
+    /// Requests the stop from within the server, which cannot go on.
+    pub(crate) fn request_by_server(&self) {
+        self.request_as(false);
+    }
+
+    fn request_as(&self, is_external: bool) {
         self.0.send_if_modified(|requested| {
             let is_first = requested.is_none();
-            requested.get_or_insert_with(Instant::now);
+            let request = requested.get_or_insert_with(|| StopRequest {
+                first: Instant::now(),
+                is_external,
+            });
+            request.is_external |= is_external;
             is_first
         });
     }
@@ -365,6 +392,12 @@ impl Stop {
     /// Returns true if a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.borrow().is_some()
+    }
+
+    /// Returns true if a signal or [`request`](Self::request) has requested a stop, so that the process is expected to
+    /// end. The server itself also stops after it has lost its data, or after a panic.
+    pub fn is_requested_externally(&self) -> bool {
+        self.0.borrow().is_some_and(|request| request.is_external)
     }
 
     /// Waits for a stop request, at most for `time`. `runtime` runs the timer.
@@ -378,7 +411,7 @@ impl Stop {
     fn elapsed(&self) -> Duration {
         self.0
             .borrow()
-            .map_or(Duration::ZERO, |requested| requested.elapsed())
+            .map_or(Duration::ZERO, |request| request.first.elapsed())
     }
 
     /// Waits for a stop request.
@@ -405,7 +438,7 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
         reason,
         "a thread that the database depends on has panicked; the process ends and must be restarted"
     );
-    stop.request();
+    stop.request_by_server();
     let timeout = timeout
         .saturating_add(CLOSE_TIMEOUT)
         .saturating_add(THREADS_TIMEOUT);

@@ -262,15 +262,10 @@ impl Journals {
                 requests.push(self.put(cluster, (number, held, *slot), batch).boxed());
             }
         }
+        let count = requests.len();
         let sent = stream::iter(requests).buffer_unordered(cluster.options.requests_in_flight);
         let sent: Result<()> = sent.try_collect().await;
-        sent.map_err(|error| match error.kind() {
-            // Parts of the append may be stored, or be stored later.
-            ErrorKind::Unavailable | ErrorKind::Timeout => BackendError::Unknown {
-                reason: error.to_string(),
-            },
-            _ => error,
-        })?;
+        sent.map_err(|error| failure_of_append(error, count))?;
         self.acknowledge(shard, epoch, &append, entries);
         Ok(())
     }
@@ -903,6 +898,18 @@ fn add_to_runs(runs: &mut Vec<(i64, i64)>, sequence: i64) {
     }
 }
 
+/// Returns the error of an append of which one request has failed. Its other requests may have stored their entries, or
+/// may store them later.
+fn failure_of_append(error: BackendError, requests: usize) -> BackendError {
+    let may_be_stored = requests > 1 || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+    if may_be_stored && error.kind() != ErrorKind::Unknown {
+        return BackendError::Unknown {
+            reason: error.to_string(),
+        };
+    }
+    error
+}
+
 fn not_owned(epoch: Epoch) -> BackendError {
     BackendError::Refused {
         reason: format!("epoch {} is not the owner's", epoch.0),
@@ -929,6 +936,20 @@ mod tests {
         assert_eq!(has, [0, 1, 2, 3, 4, 5, 6, 7, 10, 20]);
         assert_eq!(Closed::decode(&closed.encode()), Some(closed.clone()));
         assert_eq!(Closed::decode(&closed.encode()[1..]), None);
+    }
+
+    #[test]
+    fn a_failed_append_of_several_requests_has_an_unknown_outcome() {
+        let refused = || BackendError::Misconfigured {
+            reason: "no permission".to_owned(),
+        };
+        let late = || BackendError::Timeout {
+            after: std::time::Duration::from_secs(1),
+        };
+        let kind = |error, requests| failure_of_append(error, requests).kind();
+        assert_eq!(kind(refused(), 1), ErrorKind::Misconfigured);
+        assert_eq!(kind(refused(), 2), ErrorKind::Unknown);
+        assert_eq!(kind(late(), 1), ErrorKind::Unknown);
     }
 
     #[test]

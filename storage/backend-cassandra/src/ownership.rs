@@ -67,6 +67,19 @@ struct Member {
     stamp_max: i64,
 }
 
+impl Member {
+    /// Begins a renewal, and returns the member after its success. The number of the renewal is used up even if the
+    /// renewal fails: if it was applied and its reply was lost, another process has already seen the number, and would
+    /// not notice a later renewal with the same number.
+    fn begin_renewal(&mut self, stamp_min: i64) -> Self {
+        self.renewals += 1;
+        Self {
+            stamp_max: self.stamp_max.max(stamps_until(stamp_min)),
+            ..*self
+        }
+    }
+}
+
 /// Row of a member.
 #[derive(Debug, Clone)]
 struct MemberRow {
@@ -350,14 +363,10 @@ impl Leases {
         member: &mut Option<Member>,
         stamp_min: i64,
     ) -> Result<Option<Member>> {
-        let Some(before) = *member else {
+        let Some(before) = member else {
             return Ok(None);
         };
-        let next = Member {
-            node: before.node,
-            renewals: before.renewals + 1,
-            stamp_max: before.stamp_max.max(stamps_until(stamp_min)),
-        };
+        let next = before.begin_renewal(stamp_min);
         let values = (next.renewals, next.stamp_max, CLUSTER, next.node);
         let begun = Instant::now();
         for _ in 0..ATTEMPTS {
@@ -496,4 +505,23 @@ fn stamps_until(stamp_min: i64) -> i64 {
 
 fn refused(reason: String) -> BackendError {
     BackendError::Refused { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_after_one_of_unknown_outcome_has_another_number() {
+        let mut member = Member {
+            node: Uuid::new_v4(),
+            renewals: 1,
+            stamp_max: 10,
+        };
+        let unknown = member.begin_renewal(5);
+        assert!(unknown.stamp_max > 10);
+        assert_eq!(member.stamp_max, 10, "the stamps are not known to be reserved");
+        let next = member.begin_renewal(5);
+        assert_eq!((unknown.renewals, next.renewals), (2, 3));
+    }
 }
