@@ -1,4 +1,4 @@
-//! Blocks of a part: where they are, and how they are read.
+//! Location and reading of the blocks of a part.
 //!
 //! A part stores a row in one of two places. *Single* rows are in bucket 0, one value each. *Packed* rows are in the
 //! [blocks](crate::block) of bucket 2. The key of a block is an upper bound of the keys of its rows. The keys of its

@@ -71,7 +71,7 @@ impl StoredParts {
         let tables = Tables::new(&Manifest::read(&stored)?, &Tables::default());
         Ok(Self {
             state: State {
-                parts: read_parts(&tables, &stored.rows)?,
+                parts: read_parts(&stored.rows)?,
                 ..State::default()
             },
             tables,

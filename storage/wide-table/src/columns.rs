@@ -103,7 +103,7 @@ impl WideStore {
                 }
                 None => None,
             };
-            if found.needs_part && self.must_read_again(&state, &rules) {
+            if found.needs_part && self.must_read_again(&state) {
                 continue;
             }
             self.log.check_lease()?;

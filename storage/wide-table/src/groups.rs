@@ -14,10 +14,8 @@
 //! generation again changes nothing, so each share gives the same result before and after it is written.
 //!
 //! A change that is applied after a reader has read the buffers could be flushed before the reader has read all shares.
-//! For this flush, the active generation must be frozen first. A reader of shares therefore reads again if a generation
-//! was frozen during the read; see [`WideStore::must_read_again`](crate::WideStore).
-
-use std::sync::Arc;
+//! Like every reader of parts, a reader of shares therefore reads again if a generation was frozen during the read; see
+//! [`state`](crate::state).
 
 use bytes::Bytes;
 use tideline_model::{ColumnGroupSpec, GroupCompression, TableId, WideSpec};
@@ -217,13 +215,6 @@ impl State {
 }
 
 impl WideStore {
-    /// Returns true if a reader must repeat what it has read since it took `state`. This is the case if a flush was
-    /// published, or if a generation was frozen and the rows are stored in shares.
-    pub(crate) fn must_read_again(&self, state: &State, rules: &TableRules) -> bool {
-        let now = self.state.read();
-        now.flushes != state.flushes || !rules.groups.is_empty() && !Arc::ptr_eq(&now.active, &state.active)
-    }
-
     /// Returns a row of a part together with the columns of the groups in `set`. `main` is the main share of the row.
     pub(crate) fn with_groups(
         &self,

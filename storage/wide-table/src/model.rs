@@ -41,7 +41,8 @@ impl WideStore {
         let is_dropped = |part: &&Part| !tables.keeps(part.at.table, part.number());
         let dropped = state.parts.values().filter(is_dropped).take(PARTS_PER_EDIT);
         let dropped: Vec<Part> = dropped.copied().collect();
-        if dropped.is_empty() {
+        // The parts of an index without rules belong to a dropped index only if the settings of all tables are intact.
+        if dropped.is_empty() || tables.have_damage() {
             return Ok(());
         }
         let heirs = self.heirs_of(&state, &tables, &dropped);
@@ -231,7 +232,7 @@ impl LogModel for WideModel {
         manifest: &Arc<Manifest>,
         rows: &[ManifestRow],
     ) -> std::result::Result<(), ModelError> {
-        let parts = read_parts(&self.0.tables.of(manifest), rows)?;
+        let parts = read_parts(rows)?;
         self.0.change_state(|state| {
             state.parts = parts;
             // The edit whose outcome was unknown may have closed or moved a part, so decided writes must be decided

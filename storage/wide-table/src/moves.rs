@@ -2,8 +2,9 @@
 //!
 //! A move copies the stored values of a part into a new part in the other tier. It then publishes the new part instead
 //! of the old one, in one edit of the manifest. Flushes continue during the copy. Every change of the old part passes
-//! [`change_part`](WideStore::change_part) or [`load_part`](WideStore::load_part), which record the changed keys, and
-//! the move copies these keys again. Only the last changes are copied, synced and published while no flush runs.
+//! [`change_part`](WideStore::change_part) or [`load_part`](WideStore::load_part), which record the changed keys after
+//! each write, and the move copies these keys again. Only the last changes are copied, synced and published while no
+//! flush runs.
 //!
 //! A reader that began before the edit still reads the old part, and then reads again, as after a flush. The old part
 //! is freed when no such reader is left. An interrupted move leaves a part that the manifest does not contain; the next
@@ -137,7 +138,10 @@ struct Moved {
 }
 
 impl Moves {
-    /// Records the changed keys of a part if the part is being moved.
+    /// Records the changed keys of a part if the part is being moved. Called after each write, also after one that
+    /// failed, because it may have changed some of the values. If the keys were recorded before the write, the move
+    /// could take them and copy the values that the write is about to replace. The move takes the last keys while no
+    /// write runs.
     fn note<'k>(&self, at: PartRef, bucket: u16, keys: impl Iterator<Item = &'k Bytes>) {
         if let Some(moved) = self.state.lock().moved.as_mut().filter(|moved| moved.at == at) {
             // One more than the limit shows that the limit was exceeded.
@@ -230,21 +234,23 @@ impl WideStore {
         if changes.is_empty() {
             return Ok(());
         }
-        self.moves
-            .note(at, bucket, changes.iter().map(|change| &change.key));
         let stamp = self.log.stamps().next()?;
         let partition = Partition::part(at, bucket);
         let backend = self.log.backend();
-        Ok(backend.write(partition, changes, stamp, durability)?)
+        let written = backend.write(partition, changes, stamp, durability);
+        self.moves
+            .note(at, bucket, changes.iter().map(|change| &change.key));
+        Ok(written?)
     }
 
     /// Changes many values of a bucket of a part, in key order. They are durable after the next sync.
     pub(crate) fn load_part(&self, at: PartRef, bucket: u16, groups: &[Vec<RowChange>]) -> Result<()> {
-        let keys = groups.iter().flatten().map(|change| &change.key);
-        self.moves.note(at, bucket, keys);
         let stamp = self.log.stamps().next()?;
         let partition = Partition::part(at, bucket);
-        Ok(self.log.backend().write_sorted(partition, groups, stamp)?)
+        let written = self.log.backend().write_sorted(partition, groups, stamp);
+        let keys = groups.iter().flatten().map(|change| &change.key);
+        self.moves.note(at, bucket, keys);
+        Ok(written?)
     }
 
     /// Returns the stored parts of a table or index in the order of their numbers, with their tiers.

@@ -1,8 +1,8 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in three steps: the buffers, then the parts, then a check that no flush was published in between. If
-//! a flush was published, the page is read again. Each row of a page therefore has a state that it had at some time
-//! during the read. Two pages may reflect different points in time.
+//! A page is read in three steps: the buffers, then the parts, then a check that no generation was frozen and no flush
+//! was published in between. Otherwise, the page is read again. Each row of a page therefore has a state that it had at
+//! some time during the read. Two pages may reflect different points in time.
 //!
 //! In a table with column groups, the parts of the groups that the read needs are further sources of the merge. They
 //! add columns to the rows of the main part. Every key in such a part is also the key of a row of the main part.
@@ -175,7 +175,7 @@ impl WideStore {
         key: &[u8],
         set: GroupSet,
     ) -> Result<Option<StoredRow>> {
-        let Some(row) = self.some_of_row(table, rules, key, set)?.0 else {
+        let Some(row) = self.some_of_row(table, rules, key, set, rules.versions_max)?.0 else {
             return Ok(None);
         };
         let row = self.expiry(rules).visible_stored(row);
@@ -190,17 +190,30 @@ impl WideStore {
         rules: &TableRules,
         key: &[u8],
     ) -> Result<(Option<StoredRow>, Revision)> {
-        self.some_of_row(table, rules, key, GroupSet::ALL)
+        self.some_of_row(table, rules, key, GroupSet::ALL, rules.versions_max)
     }
 
-    /// Returns a row and its revision like [`row_at`](Self::row_at). Columns of groups that are not in `set` may be
-    /// missing.
+    /// Returns a row with all versions that are stored or in the buffers, also those that exceed the current number of
+    /// versions per column. They become visible if the number is raised before a flush has removed them. The row may
+    /// have expired, and its part may be hidden.
+    pub(crate) fn row_with_all_versions(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        key: &[u8],
+    ) -> Result<Option<StoredRow>> {
+        Ok(self.some_of_row(table, rules, key, GroupSet::ALL, usize::MAX)?.0)
+    }
+
+    /// Returns a row and its revision like [`row_at`](Self::row_at), with up to `versions_max` versions per column.
+    /// Columns of groups that are not in `set` may be missing.
     fn some_of_row(
         &self,
         table: TableId,
         rules: &TableRules,
         key: &[u8],
         set: GroupSet,
+        versions_max: usize,
     ) -> Result<(Option<StoredRow>, Revision)> {
         let damaged = |reason| WideError::Damaged { table, reason };
         let number = rules.part_of(key).map_err(damaged)?;
@@ -220,11 +233,11 @@ impl WideStore {
                 },
                 None => None,
             };
-            if found.needs_part && self.must_read_again(&state, rules) {
+            if found.needs_part && self.must_read_again(&state) {
                 continue;
             }
             self.log.check_lease()?;
-            let value = resolve(base.as_ref(), &found.mutations, rules.versions_max);
+            let value = resolve(base.as_ref(), &found.mutations, versions_max);
             let value = value.map_err(damaged)?;
             let row = value.map(|value| StoredRow::new(Bytes::copy_from_slice(key), value));
             return Ok((row, revision));
@@ -449,7 +462,7 @@ impl WideStore {
                 self.check_covered(&state, rules, &numbers, tier)?;
             }
             let merge = self.merged(&state, table, rules, (&numbers, scope, set), wanted)?;
-            if !self.must_read_again(&state, rules) {
+            if !self.must_read_again(&state) {
                 break merge;
             }
         };
@@ -514,10 +527,9 @@ impl WideStore {
         };
         for part in &parts {
             let found = self.row_sources(state, rules, part, set, (range, direction, first))?;
-            for (of, is_packed, mut source) in found {
+            for (of, mut source) in found {
                 source.feed = (parts.len() > 1).then_some(Feed {
                     part: of,
-                    is_packed,
                     limit: first,
                 });
                 sources.push(source);
@@ -547,20 +559,20 @@ impl WideStore {
         }
     }
 
-    /// Reads further rows of the sources that end at the horizon. Returns false if one of them cannot be read further.
+    /// Reads further rows of the parts that have a source that ends at the horizon. Returns false if one of these
+    /// sources cannot be read further.
+    ///
+    /// All sources of such a part are read again after the horizon. If only one of them was read, a row that moved
+    /// from the single rows into a block since the last read could be missed.
     fn extend(&self, merge: &mut Merge, horizon: &Bytes, range: &KeyRange, limit: PageLimit) -> Result<bool> {
         let direction = merge.direction;
         let mut was_extended = false;
-        for source in &mut merge.sources {
-            if source.more_after.as_ref() != Some(horizon) {
+        for of_part in merge.sources.chunk_by_mut(Source::is_of_part_of) {
+            let ends = |source: &Source| source.more_after.as_ref() == Some(horizon);
+            if !of_part.iter().any(ends) {
                 continue;
             }
-            let Some(Feed {
-                part,
-                is_packed,
-                limit: before,
-            }) = source.feed
-            else {
+            let Some(Feed { part, limit: before }) = of_part[0].feed else {
                 return Ok(false);
             };
             let next = PageLimit {
@@ -568,16 +580,17 @@ impl WideStore {
                 bytes_max: limit.bytes_max.min(before.bytes_max * FEED_GROWTH),
             };
             let more = match rest_of(range, horizon, direction) {
-                Some(rest) => self.part_source(&part, is_packed, &rest, direction, next)?,
-                None => Source::default(),
+                Some(rest) => self.part_sources(&part, &rest, direction, next)?,
+                None => Vec::new(),
             };
-            source.rows.extend(more.rows);
-            source.more_after = more.more_after;
-            source.feed = Some(Feed {
-                part,
-                is_packed,
-                limit: next,
-            });
+            let mut more = more.into_iter();
+            for source in of_part {
+                *source = Source {
+                    group: source.group,
+                    feed: Some(Feed { part, limit: next }),
+                    ..more.next().unwrap_or_default()
+                };
+            }
             was_extended = true;
         }
         Ok(was_extended)
@@ -664,11 +677,10 @@ struct Source {
     group: Option<usize>,
 }
 
-/// Single or packed rows of a part that are not read yet.
+/// Rows of a part that are not read yet.
 #[derive(Clone, Copy)]
 struct Feed {
     part: Part,
-    is_packed: bool,
     /// Limit of the last read.
     limit: PageLimit,
 }
@@ -682,6 +694,12 @@ impl Source {
             buffer: Some(buffer),
             ..Self::default()
         }
+    }
+
+    /// Returns true if further rows of both sources can be read, from the same part.
+    fn is_of_part_of(&self, other: &Self) -> bool {
+        let part = |source: &Self| source.feed.map(|feed| feed.part.at);
+        part(self).is_some() && part(self) == part(other)
     }
 
     /// Returns the bytes of the keys and rows.
@@ -702,7 +720,7 @@ impl Source {
 
 impl WideStore {
     /// Reads the first rows of a range of a part, and then the columns of these rows in the groups of `set`. Returns
-    /// the sources, each with its part, and with true if its rows are packed.
+    /// the sources, each with its part.
     ///
     /// The groups are read only up to the last row that was read from the part itself. Many rows may have no columns in
     /// a group, so the next row of the group could be far behind this row.
@@ -713,33 +731,30 @@ impl WideStore {
         part: &Part,
         set: GroupSet,
         (range, direction, limit): Wanted<'_>,
-    ) -> Result<Vec<(Part, bool, Source)>> {
+    ) -> Result<Vec<(Part, Source)>> {
         let main = self.part_sources(part, range, direction, limit)?;
-        let ends = main.iter().filter_map(|(_, source)| source.more_after.clone());
+        let ends = main.iter().filter_map(|source| source.more_after.clone());
         let last = match direction {
             Direction::Ascending => ends.min(),
             Direction::Descending => ends.max(),
         };
-        let mut sources: Vec<(Part, bool, Source)> = main
-            .into_iter()
-            .map(|(is_packed, source)| (*part, is_packed, source))
-            .collect();
+        let mut sources: Vec<(Part, Source)> = main.into_iter().map(|source| (*part, source)).collect();
         let within = match &last {
             Some(last) => up_to(range, last, direction),
             None => range.clone(),
         };
         for (group, of_group) in state.group_parts(rules, part, set) {
-            for (is_packed, mut source) in self.part_sources(of_group, &within, direction, limit)? {
+            for mut source in self.part_sources(of_group, &within, direction, limit)? {
                 source.group = Some(group);
                 source.more_after = source.more_after.or_else(|| last.clone());
-                sources.push((*of_group, is_packed, source));
+                sources.push((*of_group, source));
             }
         }
         Ok(sources)
     }
 
-    /// Reads the first single rows of a range of a part, and its first packed rows. Returns the sources, each with true
-    /// if its rows are packed.
+    /// Reads the first single rows of a range of a part, and its first packed rows. Returns the source of the single
+    /// rows, and then the source of the packed rows if the part has blocks.
     ///
     /// Single rows are read only up to the last packed row of the page. Single rows beyond it are not needed, and if
     /// many of them were packed recently, the engine would have to read the remains of their deletes. A row that moves
@@ -751,7 +766,7 @@ impl WideStore {
         range: &KeyRange,
         direction: Direction,
         limit: PageLimit,
-    ) -> Result<Vec<(bool, Source)>> {
+    ) -> Result<Vec<Source>> {
         if part.detail.has_blocks() {
             let packings = self.packings.load(Ordering::Acquire);
             let packed = self.part_source(part, true, range, direction, limit)?;
@@ -765,12 +780,12 @@ impl WideStore {
                 }
             };
             if self.packings.load(Ordering::Acquire) == packings {
-                return Ok(vec![(false, singles), (true, packed)]);
+                return Ok(vec![singles, packed]);
             }
         }
-        let mut sources = vec![(false, self.part_source(part, false, range, direction, limit)?)];
+        let mut sources = vec![self.part_source(part, false, range, direction, limit)?];
         if part.detail.has_blocks() {
-            sources.push((true, self.part_source(part, true, range, direction, limit)?));
+            sources.push(self.part_source(part, true, range, direction, limit)?);
         }
         Ok(sources)
     }

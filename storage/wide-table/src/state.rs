@@ -4,6 +4,10 @@
 //! into the part while readers still overlay its generation, so a read has the same result before and after the row is
 //! written. Only the *publication* of a flush drops a generation. If a flush was published while a reader read the
 //! part, the reader reads again, because later generations may have overwritten rows of the part.
+//!
+//! The active generation grows after a reader has read it, so a flush may write changes into the part that the reader
+//! has not read. Such a flush begins only after the generation is frozen. A reader therefore also reads again if a
+//! generation was frozen while it read the part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;

@@ -95,7 +95,7 @@ impl WideReplay {
     /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
     pub fn new(manifest: &Manifest, rows: &[ManifestRow]) -> Result<Self, LogError> {
         let tables = Tables::new(manifest, &Tables::default());
-        let parts = read_parts(&tables, rows)?;
+        let parts = read_parts(rows)?;
         let newest = parts.values().map(|part| part.detail.newest).max();
         let replayed = Replayed {
             parts,
@@ -228,6 +228,13 @@ impl WideStore {
         Arc::clone(&self.state.read())
     }
 
+    /// Returns true if a reader must repeat what it has read from parts since it took `state`. This is the case if a
+    /// flush was published, or if a generation was frozen, because its flush may have written into the parts.
+    pub(crate) fn must_read_again(&self, state: &State) -> bool {
+        let now = self.state.read();
+        now.flushes != state.flushes || !Arc::ptr_eq(&now.active, &state.active)
+    }
+
     /// Returns the current rules of all tables and indexes.
     pub(crate) fn tables(&self) -> Arc<Tables> {
         self.tables.of(&self.log.manifest())
@@ -306,19 +313,17 @@ impl WideStore {
     }
 }
 
-/// Reads the parts of wide tables and of their indexes from the rows of a manifest.
+/// Reads the parts of wide tables and of their indexes from the rows of a manifest. Includes parts of dropped tables
+/// and indexes: no read uses them, and the store frees them.
 ///
 /// # Errors
 ///
 /// [`LogError::StoredRow`] if a row cannot be read.
-pub(crate) fn read_parts(tables: &Tables, rows: &[ManifestRow]) -> Result<BTreeMap<PartKey, Part>, LogError> {
+pub(crate) fn read_parts(rows: &[ManifestRow]) -> Result<BTreeMap<PartKey, Part>, LogError> {
     let mut parts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.kind == ManifestKind::Part) {
         let detail: PartDetail = parse_row("part row", &row.detail)?;
         let table = TableId(detail.table);
-        if !tables.contains(table) {
-            continue;
-        }
         let named = parse_part_name(&row.name)
             .filter(|_| (PART_FORMAT..=PART_FORMAT_REPLACED).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {

@@ -299,6 +299,11 @@ impl Tables {
         self.rules.get(&id)
     }
 
+    /// Returns true if the settings of a table cannot be used. The rules of its indexes are then missing.
+    pub(crate) fn have_damage(&self) -> bool {
+        self.rules.values().any(|rules| rules.damage.is_some())
+    }
+
     /// Returns true if the table or index exists.
     pub(crate) fn contains(&self, id: TableId) -> bool {
         self.rules.contains_key(&id)

@@ -314,7 +314,7 @@ impl WideStore {
         loop {
             let state = self.state();
             let layers = self.layers_of(&state, (table, &rules), number, key)?;
-            if self.must_read_again(&state, &rules) {
+            if self.must_read_again(&state) {
                 continue;
             }
             let now = self.log.trusted_now().now.nanos();

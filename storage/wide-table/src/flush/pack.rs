@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tideline_backend::{PageLimit, Row};
+use tideline_backend::{Direction, PageLimit, Row};
 use tideline_model::KeyRange;
 
 use super::{Merge, STEP, TableFlush, after, packable_bytes};
@@ -15,8 +15,11 @@ use crate::codec;
 use crate::error::Result;
 use crate::pack::PackStep;
 
-/// Number of blocks that one step reads.
-const BLOCKS: usize = 64;
+/// Maximum number and size of the blocks that one step reads.
+const BLOCKS: PageLimit = PageLimit {
+    rows_max: 64,
+    bytes_max: 1 << 20,
+};
 /// Number of packed single rows and removed markers at which a step ends.
 const SINGLES: u64 = 20_000;
 
@@ -27,8 +30,9 @@ impl TableFlush<'_> {
         self.packer.keep_dictionaries();
         let mut step = PackStep::default();
         let mut from = range.start.clone();
-        let mut blocks: VecDeque<Row> = self.blocks_from(&from, BLOCKS)?.into();
-        let may_have_more = blocks.len() == BLOCKS;
+        let page = self.blocks_from(&from)?;
+        let may_have_more = page.next.is_some();
+        let mut blocks: VecDeque<Row> = page.rows.into();
         let mut below = match blocks.is_empty() {
             true => None,
             false => self.below(&from)?,
@@ -61,8 +65,13 @@ impl TableFlush<'_> {
         Ok(step)
     }
 
-    fn blocks_from(&self, key: &[u8], count: usize) -> Result<Vec<Row>> {
-        let found = self.blocks().from(key, count);
+    /// Returns the blocks of one step, beginning with the block that can contain the key.
+    fn blocks_from(&self, key: &[u8]) -> Result<tideline_backend::Page> {
+        let range = KeyRange {
+            start: key.to_vec(),
+            end: None,
+        };
+        let found = self.blocks().scan(&range, Direction::Ascending, BLOCKS);
         found.map_err(|error| error.of(self.part.at.table))
     }
 

@@ -3,7 +3,9 @@
 //! The collection reads the headers of a table. It removes a value if all of these checks succeed, in this order:
 //!
 //! 1. The value is not being uploaded.
-//! 2. No version of any column of its row references it, whether the row has expired or not.
+//! 2. No version of any column of its row references it, whether the row has expired or not. This includes versions
+//!    that exceed the number of versions per column: they are stored until a flush rewrites the row, and become visible
+//!    again if the number is raised.
 //! 3. The state in which the row was read is durable. Otherwise, a power failure could restore the earlier row.
 //! 4. No reader uses it.
 //!
@@ -112,7 +114,7 @@ impl WideStore {
                 continue;
             }
             let header = Header::decode(&row.value).map_err(damaged)?;
-            let stored = self.row_at(table, &rules, &header.key)?.0;
+            let stored = self.row_with_all_versions(table, &rules, &header.key)?;
             step.bytes_read += stored.as_ref().map_or(0, |row| row.bytes() as u64);
             let named = match &stored {
                 Some(row) => {

@@ -1,4 +1,4 @@
-//! Rows with the contents of their cut values.
+//! Rows with the contents of their cut values: large values that are stored in pieces outside the row.
 //!
 //! A row is read with references to its cut values. Their contents are read afterwards, only for the columns that a
 //! reader needs. If the row was overwritten in between, pieces may be missing; the row is then read again. A reader
@@ -82,8 +82,8 @@ impl WideStore {
         Ok(Some(row))
     }
 
-    /// Returns a change of a row with the contents of its cut values, as far as they are still stored. A value that a
-    /// later write has replaced can stay a reference.
+    /// Returns a mutation with the contents of its cut values, as far as they are still stored. A value that a later
+    /// write has replaced can stay a reference.
     ///
     /// # Errors
     ///

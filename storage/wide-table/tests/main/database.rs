@@ -17,7 +17,7 @@ use tideline_log::manifest::{TableRow, put_table};
 use tideline_log::{LogSettings, LogThreads, Opening};
 use tideline_model::{
     Clock, ColumnGroupSpec, GroupCompression, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel,
-    TableName, TableSpec, TierScope, WideSpec,
+    TableName, TableSpec, TierScope, Timestamp, WideSpec,
 };
 use tideline_testkit::cassandra::shared_node;
 use tideline_wide_table::why::KeyTrace;
@@ -63,6 +63,20 @@ impl Database {
         (clock, spec, settings): (Arc<dyn Clock>, TableSpec, Settings),
         archive: Option<Arc<Archive>>,
     ) -> Self {
+        let database = Self::start(backend, clock, settings, archive);
+        if !database.threads.log().manifest().tables.contains_key(&TABLE) {
+            database.set_spec(spec);
+        }
+        database
+    }
+
+    /// Opens the database like [`open_archived`](Self::open_archived), but never creates the table.
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        archive: Option<Arc<Archive>>,
+    ) -> Self {
         let opening = Opening::begin(backend, clock, LogSettings::default()).expect("it begins");
         let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
@@ -70,11 +84,7 @@ impl Database {
         let store = Arc::new(WideStore::open(&log, &replay, archive, settings));
         let model = Arc::new(WideModel(Arc::clone(&store)));
         let threads = LogThreads::start(Arc::clone(&log), vec![model]);
-        let database = Self { store, threads };
-        if !database.threads.log().manifest().tables.contains_key(&TABLE) {
-            database.set_spec(spec);
-        }
-        database
+        Self { store, threads }
     }
 
     /// Stores the settings of the table.
@@ -278,6 +288,35 @@ pub(crate) fn spec(versions_max: u32) -> TableSpec {
         model: TableModel::Wide,
         wide: Some(Box::new(wide)),
         ..TableSpec::default()
+    }
+}
+
+/// Returns the settings of a table with one part per day. The keys of its rows are those of [`put_on_day`].
+pub(crate) fn divided_by_day() -> TableSpec {
+    let wide = serde_json::json!({
+        "key": [{"name": "k", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "day"},
+    });
+    let wide: WideSpec = serde_json::from_value(wide).expect("valid settings");
+    TableSpec {
+        model: TableModel::Wide,
+        wide: Some(Box::new(wide)),
+        ..TableSpec::default()
+    }
+}
+
+/// Returns a write of a row of a table with one part per day. `day` is the number of the day since 1970-01-01.
+pub(crate) fn put_on_day(key: &str, day: i64, columns: &[(&'static str, i64)]) -> RowWrite<'static> {
+    let spec = divided_by_day().wide.expect("a wide table");
+    let layout = KeyLayout::new(&spec.key, true).expect("a valid key");
+    let at = Timestamp::from_nanos_clamped(day * 86_400_000_000_000);
+    let mut stored = Vec::new();
+    layout
+        .encode(&[KeyValue::from(key), KeyValue::Timestamp(at)], &mut stored)
+        .expect("valid values");
+    RowWrite {
+        key: stored.into(),
+        ..put(key, 1, columns)
     }
 }
 

@@ -309,6 +309,10 @@ fn random_uploads_are_whole_or_absent_and_leave_nothing() {
                         }
                         Step::CollectGarbage => {
                             let (kept, _) = database.collect_garbage();
+                            prop_assert!(kept >= model.len() as u64);
+                            // The flush removes the overwritten versions in the buffer.
+                            database.flush();
+                            let (kept, _) = database.collect_garbage();
                             prop_assert_eq!(kept, model.len() as u64);
                             let pieces = |(_, size): &(u64, usize)| 1 + size.div_ceil(PIECE_BYTES);
                             prop_assert_eq!(
@@ -352,6 +356,7 @@ fn a_value_stays_while_it_is_read_or_an_older_version_names_it() {
     let reader = database.store.read_large(TABLE, key.as_bytes(), value);
     let reader = reader.expect("it is read").expect("its pieces exist");
     database.upload(&key, &third);
+    database.flush();
     assert_eq!(
         database.collect_garbage(),
         (2, 0),
@@ -367,6 +372,41 @@ fn a_value_stays_while_it_is_read_or_an_older_version_names_it() {
     let again = database.store.read_large(TABLE, key.as_bytes(), value);
     assert!(again.expect("it is read").is_none(), "the pieces were removed");
     assert_eq!(database.read_large(&key), Some(third));
+}
+
+#[test]
+fn values_of_versions_that_exceed_a_lowered_number_stay_until_a_flush_removes_the_versions() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = open(Arc::new(MemoryBackend::open(&disk)), 3);
+    let key = encoded("a");
+    for seed in 1..=3 {
+        database.cut(&[(&key, &content(seed, 70_000))]);
+    }
+    let keep = |versions_max| database.change_wide(|wide| wide.max_versions = versions_max);
+    let findings = || {
+        let backend = database.threads.log().backend();
+        let parts = StoredParts::read(&**backend).expect("the parts");
+        let checked = check_large(&**backend, &parts, TABLE, &JournalChanges::default());
+        checked.expect("it is checked").findings
+    };
+    keep(1);
+    assert_eq!(database.collect_garbage(), (3, 0), "versions in the buffer");
+    keep(3);
+    database.flush();
+    assert_eq!(findings(), [""; 0]);
+    keep(1);
+    assert_eq!(database.collect_garbage(), (3, 0), "stored versions");
+    assert_eq!(findings(), [""; 0]);
+    keep(3);
+    let last = CellValue::Binary(content(3, 70_000).into());
+    assert_eq!(database.whole(&key), Some(last.clone()));
+
+    keep(1);
+    database.write_one(set(&key, database.store.next_version(), "n", 7));
+    database.flush();
+    assert_eq!(database.collect_garbage(), (1, 2));
+    assert_eq!(findings(), [""; 0]);
+    assert_eq!(database.whole(&key), Some(last));
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod groups;
 mod indexes;
 mod large;
 mod model;
+mod moves;
+mod paused;
 mod reading;
 mod search_queues;
 mod survey;

@@ -10,9 +10,9 @@ use tideline_backend::Backend;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_model::KeyRange;
-use tideline_testkit::{Random, seeds};
+use tideline_testkit::{Random, seed, seeds};
 use tideline_wide_table::survey::RowSurvey;
-use tideline_wide_table::{Action, Settings};
+use tideline_wide_table::{Action, CellValue, Column, Settings};
 
 use super::database::*;
 
@@ -123,6 +123,46 @@ fn packing_removes_the_markers_of_deletes_that_are_spread_over_all_blocks() {
         database.rows(KeyRange::ALL, tideline_backend::Direction::Ascending, 100)
     );
     assert!(after.stored_bytes < before.stored_bytes);
+}
+
+#[test]
+fn packing_keeps_the_markers_of_rows_in_blocks_that_a_step_has_not_read() {
+    let database = open(Settings {
+        block_bytes: 4 << 10,
+        buffer_bytes: 64 << 20,
+        ..settings()
+    });
+    // Every 51st row is so large that few blocks exceed the bytes that a step reads.
+    let is_large = |number: usize| number % 51 == 50;
+    let mut random = Random::new(seed(
+        "packing_keeps_the_markers_of_rows_in_blocks_that_a_step_has_not_read",
+    ));
+    let mut row = |number: usize| match is_large(number) {
+        false => put(&key(number), 1, &[("a", 1)]),
+        true => {
+            let content: Vec<u8> = (0..5_000).flat_map(|_| random.next().to_le_bytes()).collect();
+            let content = CellValue::Binary(content.into());
+            let columns = vec![Column::with(named("a"), 1, content)];
+            write_of(&key(number), 1, Action::Put(columns))
+        }
+    };
+    for first in (0..5_100).step_by(51) {
+        let writes: Vec<_> = (first..first + 51).map(&mut row).collect();
+        database.write(&writes);
+    }
+    database.flush();
+    for round in 0..3 {
+        for number in (round..5_100).step_by(20).filter(|number| !is_large(*number)) {
+            database.write_one(write_of(&key(number), 2, Action::Delete));
+        }
+        database.flush();
+    }
+    let before = survey(&database);
+    assert!(before.markers > 100, "{} markers", before.markers);
+    let rows = database.rows(KeyRange::ALL, tideline_backend::Direction::Ascending, 100);
+    pack(&database);
+    assert_eq!(survey(&database).markers, 0);
+    assert!(rows == database.rows(KeyRange::ALL, tideline_backend::Direction::Ascending, 100));
 }
 
 fn random_run(backend: &dyn Fn() -> Arc<dyn Backend>, random: &mut Random) {
