@@ -107,12 +107,13 @@ impl Catalog {
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         let mut writing = self.writing.lock();
-        let is_removed = |state: &State| state.outdated.clone();
-        let written = self.write_timelines(backend, stamp, Durability::Synced, is_removed)?;
+        let written = self.write_timelines(backend, stamp, Durability::Synced, |state| {
+            // A flush that is not synced yet may have written older rows of these timelines. `rows_synced` must not
+            // mark those older rows as durable, even if the writes below fail.
+            writing.timelines.forget(&state.outdated);
+            state.outdated.clone()
+        })?;
         self.timelines_synced(&written);
-        // A flush that is not synced yet may have written older rows of these timelines. `rows_synced` must not mark
-        // those older rows as durable.
-        writing.timelines.forget(&written);
         Ok(())
     }
 
@@ -214,12 +215,10 @@ struct WrittenTimelines {
 }
 
 impl WrittenTimelines {
-    /// Removes the timelines whose rows were written again or deleted since.
-    fn forget(&mut self, newer: &Self) {
-        for written in [&mut self.rows, &mut self.deleted] {
-            *written -= &newer.rows;
-            *written -= &newer.deleted;
-        }
+    /// Removes timelines whose rows are written again or deleted.
+    fn forget(&mut self, timelines: &RoaringBitmap) {
+        self.rows -= timelines;
+        self.deleted -= timelines;
     }
 }
 

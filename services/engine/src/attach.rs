@@ -20,8 +20,8 @@ mod timelines;
 use std::sync::Arc;
 
 use tideline_archive::{Archive, ArchiveError, Attached, Description, TimelineRun, TimelinesFile};
-use tideline_model::{SequenceNumber, TableName, TableSpec};
-use tideline_series_store::{Segment, StoreError};
+use tideline_model::{TableName, TableSpec};
+use tideline_series_store::{Attachment, Segment, StoreError};
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -199,7 +199,7 @@ impl Engine {
         }
         let table = self.table_for(plan, planned)?;
         let problems = progress.problem_count;
-        let from = self.store.raise_sequences(&table.points, planned.sequences_end)?;
+        let attachment = self.store.begin_attach(&table.points, planned.sequences_end)?;
         // Seals earlier points, so that overlaps with them can be checked segment by segment.
         self.store.seal()?;
         for segment in &planned.segments {
@@ -207,7 +207,7 @@ impl Engine {
         }
         let mut newcomers = NewTimelines::new(self.store.archived(&table.points));
         for key in &planned.keys {
-            match self.attach_segment(plan, (&table, key, from), &mut newcomers, progress, watch) {
+            match self.attach_segment(plan, (&table, key, &attachment), &mut newcomers, progress, watch) {
                 Ok(()) => progress.attached += 1,
                 Err(AttachStop::Problem(problem)) => progress.problem(problem),
                 Err(halt) => return Err(halt),
@@ -230,7 +230,7 @@ impl Engine {
     fn attach_segment(
         &self,
         plan: &AttachPlan,
-        (table, key, from): (&Table, &str, SequenceNumber),
+        (table, key, attachment): (&Table, &str, &Attachment<'_>),
         newcomers: &mut NewTimelines,
         progress: &mut AttachProgress,
         watch: &mut Watch<'_>,
@@ -258,9 +258,7 @@ impl Engine {
             }
         }
         let mut slots = named(&file)?;
-        let attached = self
-            .store
-            .attach(&table.points, &described, files, from, &mut slots)?;
+        let attached = attachment.attach(&described, files, &mut slots)?;
         newcomers.end();
         match attached {
             Some(segment) => {

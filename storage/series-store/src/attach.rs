@@ -7,6 +7,9 @@
 //! 2. *load*: the extents, which locate rows in the files, are written as a segment that is not visible yet.
 //! 3. *edit*: one manifest edit adds the segment.
 //!
+//! Step 1 begins an [`Attachment`], and steps 2 and 3 are repeated for each of its segments. The deletes of the table
+//! stay pending until the attachment ends, so that they are also applied to segments that are attached later.
+//!
 //! The caller commits the timelines to the journal first; step 2 makes the fields durable. A failure before step 3
 //! leaves an orphaned segment, which is reclaimed immediately or by the next start. Repeating the attach is safe. The
 //! files are not changed.
@@ -35,6 +38,44 @@ use crate::window::{COLD_LEVEL, LEVEL_MAX, Window};
 /// Extents of the rows of a segment, sorted by timeline, then by time.
 pub type TimelineSlots<'a> = dyn Iterator<Item = Result<(TimelineId, Extent)>> + 'a;
 
+/// Running attachment of segments to a table, begun by [`SeriesStore::begin_attach`].
+#[derive(Debug)]
+pub struct Attachment<'s> {
+    shared: &'s Shared,
+    table: Arc<Table>,
+    /// Deletes from this sequence on apply to the attached segments.
+    from: SequenceNumber,
+}
+
+impl Attachment<'_> {
+    /// Attaches a described segment. Returns `None` if the files of the segment are already attached or `slots` is
+    /// empty. Blocks until the segment is published.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Clash`] as in [`SeriesStore::check_attach`]; [`StoreError::NoCommonWindow`] if no window contains
+    /// the points of the segment; [`StoreError::TableDropped`]; the errors of the backend and of
+    /// [`tideline_log::Log::edit`]. An error of `slots` is returned as [`StoreError::Backend`].
+    pub fn attach(
+        &self,
+        described: &Segment,
+        files: ArchiveCopy,
+        slots: &mut TimelineSlots<'_>,
+    ) -> Result<Option<Arc<Segment>>> {
+        self.shared
+            .attach(&self.table, described, files, self.from, slots)
+    }
+}
+
+impl Drop for Attachment<'_> {
+    fn drop(&mut self) {
+        let mut attaching = self.shared.attaching.lock();
+        if let Some(at) = attaching.iter().position(|table| *table == self.table.id()) {
+            attaching.swap_remove(at);
+        }
+    }
+}
+
 impl Segment {
     /// Returns the first sequence above all sequences of the segment.
     pub fn sequences_end(&self) -> SequenceNumber {
@@ -51,14 +92,23 @@ impl Segment {
 }
 
 impl SeriesStore {
-    /// Raises the sequences of all later writes to at least `to`, in memory and across restarts. Returns the next
-    /// sequence.
+    /// Begins to attach segments to a table. Raises the sequences of all later writes to at least `to`, in memory and
+    /// across restarts. Later deletes apply to the attached segments.
     ///
     /// # Errors
     ///
     /// The errors of the log: the entry that raises the sequences was not written, or its outcome is unknown.
-    pub fn raise_sequences(&self, table: &Table, to: SequenceNumber) -> Result<SequenceNumber> {
-        self.raise(table.id(), to)
+    pub fn begin_attach(&self, table: &Arc<Table>, to: SequenceNumber) -> Result<Attachment<'_>> {
+        let shared: &Shared = self.shared();
+        // The table is listed before the first delete that applies to the segments can be committed.
+        shared.attaching.lock().push(table.id());
+        let mut attachment = Attachment {
+            shared,
+            table: Arc::clone(table),
+            from: to,
+        };
+        attachment.from = self.raise(table.id(), to)?;
+        Ok(attachment)
     }
 
     /// Checks that a described segment can be attached without changing which write wins.
@@ -122,28 +172,6 @@ impl SeriesStore {
         self.shared().files_of(segment)
     }
 
-    /// Attaches a described segment to a table. Returns `None` if the files of the segment are already attached or
-    /// `slots` is empty.
-    ///
-    /// `from` is the result of [`raise_sequences`](Self::raise_sequences): deletes from that sequence on apply to the
-    /// segment. Blocks until the segment is published.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Clash`] as in [`check_attach`](Self::check_attach); [`StoreError::NoCommonWindow`] if no window
-    /// contains the points of the segment; [`StoreError::TableDropped`]; the errors of the backend and of
-    /// [`tideline_log::Log::edit`]. An error of `slots` is returned as [`StoreError::Backend`].
-    pub fn attach(
-        &self,
-        table: &Arc<Table>,
-        described: &Segment,
-        files: ArchiveCopy,
-        from: SequenceNumber,
-        slots: &mut TimelineSlots<'_>,
-    ) -> Result<Option<Arc<Segment>>> {
-        self.shared().attach(table, described, files, from, slots)
-    }
-
     /// Turns a copied data folder into a separate database. Existing files at targets remain owned by the original
     /// database, and new files get a new origin. The lists of adopted objects are cleared. Returns the number of
     /// segments with existing files.
@@ -192,18 +220,18 @@ impl SeriesStore {
     ///
     /// [`StoreError::TableDropped`] if the table no longer exists; the errors of [`tideline_log::Log::edit`].
     pub fn adopt(&self, table: &Table, adopted: &[Adopted]) -> Result<()> {
-        let mut all = table.adopted();
-        all.extend(adopted.iter().filter(|of| !table.adopted().contains(of)).cloned());
-        let row = table
-            .row(table.spec().as_ref().clone(), table.policy_changed())
-            .with_adopted(all.clone());
+        let mut all = Vec::new();
         self.shared().edit_and(
             |manifest| {
-                if !manifest.common.tables.contains_key(&table.id()) {
-                    return Err(StoreError::TableDropped(table.id()));
+                let row = manifest.common.tables.get_mut(&table.id());
+                let row = row.ok_or(StoreError::TableDropped(table.id()))?;
+                for object in adopted {
+                    if !row.adopted.contains(object) {
+                        row.adopted.push(object.clone());
+                    }
                 }
-                manifest.common.tables.insert(table.id(), row.clone());
-                Ok(vec![put_table(&row)])
+                all.clone_from(&row.adopted);
+                Ok(vec![put_table(row)])
             },
             |_| {},
         )?;

@@ -256,9 +256,13 @@ impl Shared {
     pub(crate) fn rewrite(&self, rewrite: &Rewrite, throttle: &mut dyn Throttle) -> Result<Rewritten> {
         self.check_not_read_only()?;
         let _claim = Claim::take(self, &rewrite.inputs)?;
-        let state = self.state.read().clone();
-        let inputs = inputs(&state.manifest, rewrite)?;
-        let deletes = state.deletes.of(rewrite.table);
+        // The heads are not pinned, because the rewrite may run for a long time.
+        let (manifest, deletes) = {
+            let state = self.state.read();
+            (Arc::clone(&state.manifest), state.deletes.clone())
+        };
+        let inputs = inputs(&manifest, rewrite)?;
+        let deletes = deletes.of(rewrite.table);
         if let Some(cleared) = self.clear_untouched(rewrite, &inputs, deletes)? {
             return Ok(cleared);
         }
@@ -275,7 +279,7 @@ impl Shared {
         let mut archiving = Vec::new();
         let (mut published, mut cost) = (Vec::with_capacity(parts.len()), RewriteCost::default());
         for part in parts {
-            let location = self.choose_part_location(&state.manifest, rewrite, &inputs, part, &locations);
+            let location = self.choose_part_location(&manifest, rewrite, &inputs, part, &locations);
             locations.push((part, location));
             archiving.extend((part.tier == Tier::Archive).then(|| Archiving::begin(self, location.segment)));
             let mut throttle = PartThrottle {
@@ -313,8 +317,8 @@ impl Shared {
             };
             self.count_loaded(&self.counters.rewritten_bytes, rewrite.table, output.tier, bytes);
         }
-        // Releases the pinned state, because it prevents the inputs from being reclaimed.
-        drop(state);
+        // Releases the pinned manifest, because it prevents the inputs from being reclaimed.
+        drop(manifest);
         around(name, "drop", || self.free())?;
         Ok(Rewritten {
             outputs: published.into_iter().map(Arc::new).collect(),
@@ -720,3 +724,6 @@ fn deletes_applied(inputs: &[Arc<Segment>], deletes: Option<&TableDeletes>) -> S
     let own = inputs.iter().map(|segment| segment.deletes_from()).max();
     own.map_or(known, |own| own.max(known))
 }
+
+#[cfg(test)]
+mod tests;

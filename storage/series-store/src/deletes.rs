@@ -4,7 +4,7 @@
 //! this range that have a lower sequence. The committer removes these points from the active head immediately. Frozen
 //! heads and segments are immutable, so readers mask the points, and compactions omit them. A segment stores the
 //! sequence below which all deletes are applied to it. A delete is removed when it is applied to every older segment
-//! and head.
+//! and head, and no segments are being attached to its table.
 //!
 //! Before the journal that carries a delete is removed, the delete is written as a row of the `DELETES` space.
 

@@ -52,12 +52,14 @@ mod shared;
 pub mod store;
 pub mod survey;
 pub mod tables;
+#[cfg(test)]
+mod test_store;
 mod timeline_slots;
 pub mod unsealed;
 pub mod window;
 mod writes;
 
-pub use attach::TimelineSlots;
+pub use attach::{Attachment, TimelineSlots};
 pub use compaction::{
     Evicted, Orphan, OrphanSearch, Orphans, OtherObjects, OtherObjectsOf, Rewrite, RewriteCause, RewriteCost,
     Rewritten, Throttle,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use tideline_archive::{FieldNames, Fields, ShapeField};
 use tideline_backend::{Backend, PageLimit, RowChange, WRITE_ROWS_MAX};
@@ -25,6 +25,8 @@ use crate::error::{Result, StoreError};
 pub struct TableSchema {
     table: TableId,
     state: RwLock<State>,
+    /// Held while rows are collected and written, so that a row never overwrites a newer one.
+    writing: Mutex<()>,
 }
 
 /// Fields and types of a group of rows, independent of their measurements. Shapes are interned, so equal shapes
@@ -94,6 +96,7 @@ impl TableSchema {
         Self {
             table,
             state: RwLock::default(),
+            writing: Mutex::default(),
         }
     }
 
@@ -126,6 +129,7 @@ impl TableSchema {
                     return Ok(Self {
                         table,
                         state: RwLock::new(state),
+                        writing: Mutex::default(),
                     });
                 }
             }
@@ -282,6 +286,7 @@ impl TableSchema {
         stamps: &Stamps,
         durability: Durability,
     ) -> Result<Vec<WrittenRow>> {
+        let _writing = self.writing.lock();
         let changed: Vec<WrittenRow> = {
             let state = self.state.read();
             let unsaved = state.measurements.iter().filter(|(_, known)| known.unsaved);
@@ -509,4 +514,87 @@ fn shape_key(fields: &[Box<str>], columns: &[ColumnData]) -> ShapeKey {
         key.extend_from_slice(&[0, column.value_type().code()]);
     }
     key.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread::ThreadId;
+    use std::time::Duration;
+
+    use tideline_log::Log;
+    use tideline_model::{Clock, ManualClock, Timestamp};
+
+    use super::*;
+    use crate::tables::Table;
+    use crate::test_store::open;
+
+    type Hook = Box<dyn FnOnce() + Send>;
+
+    /// Clock that runs a hook once, when a given thread reads the time.
+    struct HookedClock {
+        clock: ManualClock,
+        hook: Mutex<Option<(ThreadId, Hook)>>,
+    }
+
+    impl std::fmt::Debug for HookedClock {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("HookedClock").finish_non_exhaustive()
+        }
+    }
+
+    impl Clock for HookedClock {
+        fn now(&self) -> Timestamp {
+            let current = std::thread::current().id();
+            let hook = self.hook.lock().take_if(|(thread, _)| *thread == current);
+            if let Some((_, hook)) = hook {
+                hook();
+            }
+            self.clock.now()
+        }
+
+        fn monotonic(&self) -> Duration {
+            self.clock.monotonic()
+        }
+    }
+
+    fn add_and_save(table: &Table, log: &Log, field: &str) {
+        let schema = table.schema();
+        schema
+            .take_in("m", field, &[ValueType::Float])
+            .expect("a new field");
+        let rows = schema.write_rows(log.backend().as_ref(), log.stamps(), Durability::Synced);
+        schema.synced(&rows.expect("memory does not fail"));
+    }
+
+    #[test]
+    fn a_row_never_overwrites_a_row_with_more_fields() {
+        let clock = Arc::new(HookedClock {
+            clock: ManualClock::new(Timestamp::EPOCH),
+            hook: Mutex::new(None),
+        });
+        let store = open(Arc::clone(&clock) as _);
+        let table = store.table("default").expect("the default table");
+        let log = Arc::clone(store.log());
+        // Between the collection and the write of the first row, a stamp is taken, which reads the time. Another
+        // thread then saves a second field.
+        let (sender, other) = mpsc::channel();
+        let (of_other, log_of_other) = (Arc::clone(&table), Arc::clone(&log));
+        let hook: Hook = Box::new(move || {
+            let table = Arc::clone(&of_other);
+            let other = std::thread::spawn(move || add_and_save(&table, &log_of_other, "second"));
+            // With the lock held, the other thread has to wait for this one.
+            while !of_other.schema().writing.is_locked() && !other.is_finished() {
+                std::thread::yield_now();
+            }
+            sender.send(other).expect("the test waits");
+        });
+        *clock.hook.lock() = Some((std::thread::current().id(), hook));
+        add_and_save(&table, &log, "first");
+        let other = other.recv().expect("the hook has run");
+        other.join().expect("the second field is saved");
+        let stored = TableSchema::load(log.backend().as_ref(), table.id()).expect("sound rows");
+        assert_eq!(stored.fields(), table.schema().fields());
+        assert_eq!(stored.fields().len(), 2);
+    }
 }

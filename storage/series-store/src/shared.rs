@@ -64,6 +64,9 @@ pub(crate) struct Shared {
     /// Journal entries of the pending deletes without a durable row, by sequence. The rows must be written before the
     /// journal is removed.
     pub(crate) waiting_rows: Mutex<BTreeMap<SequenceNumber, (TableId, Bytes)>>,
+    /// Tables of the running attachments of segments, one entry per attachment. The deletes of these tables stay
+    /// pending.
+    pub(crate) attaching: Mutex<Vec<TableId>>,
     /// Segments claimed by running rewrites, drops and evictions.
     pub(crate) moving: Mutex<HashSet<SegmentId>>,
     /// Segments that were removed from the manifest and may still be read.
@@ -136,6 +139,7 @@ impl Shared {
             tables: RwLock::new(tables),
             counters: Counters::default(),
             waiting_rows: Mutex::default(),
+            attaching: Mutex::default(),
             moving: Mutex::default(),
             retired: Retired::new(orphans.into_iter().map(gone).collect()),
             files_to_remove: FilesToRemove::default(),
@@ -253,12 +257,18 @@ impl Shared {
         }
     }
 
-    /// Removes deletes that are applied to all older segments and heads.
+    /// Removes deletes that are applied to all older segments and heads. Keeps the deletes of tables to which segments
+    /// are being attached, because the next of these segments may have points that the deletes hide.
     pub(crate) fn forget_done_deletes(&self) -> Result<()> {
         let done = {
+            // The lock is held until the state has been read. The segments of an attachment that is not in the list
+            // are then in this state, or the attachment begins after all deletes of this state.
+            let attaching = self.attaching.lock();
             let state = self.state.read();
             let frozen_to = state.frozen.first().map(|head| head.end());
-            state.deletes.done(&state.manifest, frozen_to)
+            let mut done = state.deletes.done(&state.manifest, frozen_to);
+            done.retain(|(table, _)| !attaching.contains(table));
+            done
         };
         for (table, sequences) in done {
             // Removes the rows first. Until the delete is removed from the state, the delete still masks points;

@@ -207,8 +207,9 @@ impl SeriesStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchTable`] if there is no such table; [`StoreError::SourceTagsFixed`] if the table has points
-    /// and the source tags differ; the errors of [`Log::edit`].
+    /// [`StoreError::NoSuchTable`] if there is no such table; [`StoreError::TableDropped`] if it is dropped
+    /// concurrently; [`StoreError::SourceTagsFixed`] if the table has points and the source tags differ; the errors of
+    /// [`Log::edit`].
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Arc<Table>> {
         self.log().settle()?;
         let table = self.table(name)?;
@@ -218,17 +219,24 @@ impl SeriesStore {
         // A policy change is stamped with the trusted time: a wrong time could keep hidden points forever, or free them
         // immediately.
         let mut row = table.row(spec, self.trusted_now().now.nanos());
-        self.shared.edit(|manifest| {
-            let counts = manifest.common.tables.get(&table.id()).and_then(|row| row.counts);
-            let has_new = manifest.common.cursor.number_indexes(&mut row.spec);
-            let row = row.clone().with_counts(counts);
-            let mut changes = vec![put_table(&row)];
-            if has_new {
-                changes.push(put_cursor(&manifest.common.cursor));
-            }
-            manifest.common.tables.insert(table.id(), row);
-            changes
-        })?;
+        self.shared.edit_and(
+            |manifest| {
+                let stored = manifest.common.tables.get(&table.id());
+                let stored = stored.ok_or(StoreError::TableDropped(table.id()))?;
+                row = row
+                    .clone()
+                    .with_adopted(stored.adopted.clone())
+                    .with_counts(stored.counts);
+                let has_new = manifest.common.cursor.number_indexes(&mut row.spec);
+                let mut changes = vec![put_table(&row)];
+                if has_new {
+                    changes.push(put_cursor(&manifest.common.cursor));
+                }
+                manifest.common.tables.insert(table.id(), row.clone());
+                Ok(changes)
+            },
+            |_| {},
+        )?;
         let policy_changes = table.spec().policy != row.spec.policy;
         table.set_spec(&row);
         if policy_changes {
@@ -504,20 +512,20 @@ impl SeriesStore {
     ///
     /// The errors of the backend, of the archive and of the lease; [`StoreError::Chunk`] if a chunk is damaged.
     pub fn seen(&self, table: &Table, ids: &[TimelineId]) -> Result<Vec<Option<Seen>>> {
-        let known = |id: &TimelineId| table.latest().seen(*id);
         let visible = self.follow_clock(table);
         loop {
             let generation = table.latest().generation();
-            let mut unknown: Vec<TimelineId> = ids.iter().filter(|id| known(id).is_none()).copied().collect();
+            // Each timeline is looked up once, because it may be removed from memory at any time.
+            let known: Vec<_> = ids.iter().map(|id| table.latest().seen(*id)).collect();
+            let unknown = ids.iter().zip(&known).filter(|(_, seen)| seen.is_none());
+            let mut unknown: Vec<TimelineId> = unknown.map(|(id, _)| *id).collect();
             if unknown.is_empty() {
                 let clipped = |seen: Seen| {
                     let first = seen.first.max(visible);
                     (seen.last >= visible).then_some(Seen { first, ..seen })
                 };
-                return Ok(ids
-                    .iter()
-                    .map(|id| known(id).flatten().and_then(clipped))
-                    .collect());
+                let seen = known.into_iter().map(|seen| seen.flatten().and_then(clipped));
+                return Ok(seen.collect());
             }
             unknown.sort_unstable();
             unknown.dedup();

@@ -116,8 +116,8 @@ impl Table {
         *self.spec.write() = Arc::new(row.spec.clone());
     }
 
-    /// Returns the manifest row for a spec that is set at time `now`. The time is stored only if the policy or the
-    /// archive settings of the parts of a wide table change.
+    /// Returns the manifest row for a spec that is set at time `now`, without adopted objects and counts. The time is
+    /// stored only if the policy or the archive settings of the parts of a wide table change.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
         fn ages(spec: &TableSpec) -> (&Policy, Option<&PartsArchive>) {
             let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
@@ -128,7 +128,6 @@ impl Table {
             false => now,
         };
         TableRow::new(self.id, self.name.clone(), spec, self.created, policy_changed)
-            .with_adopted(self.adopted())
     }
 
     /// Returns the archive objects that other databases wrote for the table and that this database has adopted.

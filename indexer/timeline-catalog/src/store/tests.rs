@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tideline_backend::BackendError;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_model::{GeoPoint, Identity, TimelineId};
 
@@ -624,6 +625,31 @@ fn rows_that_were_not_synced_are_written_again() {
         );
         assert_eq!(owner(&loaded, ordinals[0]), text("ops"));
     }
+}
+
+#[test]
+fn a_removal_stays_unsaved_when_its_row_cannot_be_deleted_during_a_flush() {
+    let mut database = Database::new(Character::Embedded);
+    let ordinal = database.register(1);
+    database.introduce(ordinal);
+    let id = database.catalog.reader().id(ordinal);
+    let (catalog, backend) = (&database.catalog, &database.backend);
+    let mut stamp = 0;
+    catalog
+        .write_rows(backend, &mut || next(&mut stamp))
+        .expect("memory does not fail");
+    catalog.remove(&[id]);
+    catalog
+        .save_removals(backend, &mut || Err(BackendError::corrupt("no stamp")))
+        .expect_err("there is no stamp");
+    // The flush wrote the row before the removal.
+    catalog.rows_synced();
+    assert_eq!(catalog.unsaved(), 1, "the row is still stored");
+    assert!(catalog.reader().needs_identity(ordinal));
+    save(catalog, backend, &mut || next(&mut stamp)).expect("memory does not fail");
+    assert_eq!(catalog.unsaved(), 0);
+    let loaded = Catalog::load(backend, TABLE, options()).expect("sound rows");
+    assert!(loaded.is_empty());
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub struct PlannedPart {
     pub key: String,
 }
 
-/// Content of a description that the plan needs.
+/// Fields of a description that are needed for the plan.
 pub(super) struct FoundPart {
     key: String,
     origin: String,

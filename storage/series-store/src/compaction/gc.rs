@@ -12,7 +12,8 @@ use tideline_model::{SegmentId, TableId};
 
 use super::archive::{given_up, target_of};
 use crate::error::{Result, StoreError};
-use crate::shared::{Shared, State};
+use crate::manifest::ManifestState;
+use crate::shared::Shared;
 use crate::tables::Table;
 
 /// Minimum age at which an unreferenced object is removed. A job may still be about to reference a younger object.
@@ -39,7 +40,7 @@ impl Shared {
         let tables = self.tables.read().by_id.clone();
         let found = tables.get(&table).ok_or(StoreError::TableDropped(table))?;
         let age = i64::try_from(ORPHAN_AGE.as_nanos()).unwrap_or(i64::MAX);
-        let (names, state) = self.named_objects()?;
+        let (names, manifest) = self.named_objects()?;
         let mut collection = GarbageCollection {
             archive,
             names: &names,
@@ -47,7 +48,7 @@ impl Shared {
             removed: 0,
             failure: None,
         };
-        if let Some(own) = state.manifest.common.cursor.origin {
+        if let Some(own) = manifest.common.cursor.origin {
             let own = format!("{own:016x}");
             for target in targets(archive, &tables, &names) {
                 collection.gone_tables(&target, &tables, &own);
@@ -61,11 +62,12 @@ impl Shared {
     }
 
     /// Collects the objects of all segments, of retired segments that may have readers, of jobs that run or whose
-    /// outcome is in doubt, of other models, and of pending removals.
+    /// outcome is in doubt, of other models, and of pending removals. Also returns the manifest that references these
+    /// segments.
     ///
     /// Every other object that this database wrote or adopted is unreferenced if it was listed before the call or is
     /// at least [`ORPHAN_AGE`] old.
-    pub(super) fn named_objects(&self) -> Result<(NamedObjects, State)> {
+    pub(super) fn named_objects(&self) -> Result<(NamedObjects, Arc<ManifestState>)> {
         let mut names = NamedObjects {
             // This set is read before the manifest, because the manifest references the output of a job once the job
             // has ended.
@@ -75,9 +77,9 @@ impl Shared {
         for doubt in &*self.in_doubt.lock() {
             names.writing.insert(doubt.location.segment);
         }
-        // The state is read before the lists below, because segments move from the manifest to these lists.
-        let state = self.state.read().clone();
-        let tables = state.manifest.segments.values();
+        // The manifest is read before the lists below, because segments move from the manifest to these lists.
+        let manifest = Arc::clone(&self.state.read().manifest);
+        let tables = manifest.segments.values();
         let segments = tables.flat_map(|of_table| of_table.values());
         for part in segments.flat_map(|segment| segment.parts()) {
             if let Some(files) = &part.archive {
@@ -101,7 +103,7 @@ impl Shared {
             names.targets.insert(objects.target.clone());
             objects.keys.iter().for_each(|key| names.add(key));
         }
-        Ok((names, state))
+        Ok((names, manifest))
     }
 }
 

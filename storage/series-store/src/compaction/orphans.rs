@@ -73,13 +73,9 @@ impl Shared {
         let target = search.target.as_str();
         // Objects are listed before the names are collected, so that the names include objects written in the meantime.
         let objects = archive.objects(target).map_err(given_up)?;
-        let (names, state) = self.named_objects()?;
-        let own = state
-            .manifest
-            .common
-            .cursor
-            .origin
-            .map(|origin| format!("{origin:016x}"));
+        let (names, manifest) = self.named_objects()?;
+        let own = manifest.common.cursor.origin;
+        let own = own.map(|origin| format!("{origin:016x}"));
         let tables: Vec<_> = self.tables.read().by_id.values().cloned().collect();
         let adopted: HashSet<(String, String)> = tables
             .iter()

@@ -7,13 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tideline_archive::layout::file_name;
-use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Description, SegmentTarget};
+use tideline_archive::{Archive, ArchiveCopy, ArchiveSettings, Attached, Description, SegmentTarget};
 use tideline_backend::memory::{Character, MemoryDisk};
-use tideline_chunk::{ColumnSummary, SequenceSpan, Sum};
+use tideline_chunk::{ColumnSummary, NewTimeline, SequenceSpan, Sum};
 use tideline_model::time::NANOS_PER_DAY;
-use tideline_model::{ManualClock, SegmentId, SequenceNumber, TableName, Tier, TimeRange, Timestamp, Value};
+use tideline_model::{
+    ManualClock, SegmentId, SequenceNumber, TableId, TableName, Tier, TimeRange, TimelineId, Timestamp,
+    Value, ValueType,
+};
 use tideline_series_store::scan::{Grid, Part};
-use tideline_series_store::{Order, Rewrite, RewriteCause, Selection, SeriesStore, Settings};
+use tideline_series_store::{
+    Adopted, Delete, Order, Recovery, Rewrite, RewriteCause, Selection, SeriesStore, Settings, StoreError,
+    TimelineDirectory,
+};
 
 use crate::fixture::{Half, Point, TARGET, TestBackend, archived_table, read, timeline, tiny, write};
 use crate::moves::all_steps;
@@ -241,4 +247,110 @@ fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
         (files, files),
         "one for each file, and none when read again"
     );
+}
+
+/// No published segment overlaps the range of the delete, so it would be removed as applied everywhere if the
+/// attachment did not keep it.
+#[test]
+fn a_delete_during_an_attachment_hides_the_points_of_segments_attached_later() {
+    let settings = tiny();
+    let open = || TestBackend::Memory(MemoryDisk::new(Character::Embedded)).open(&settings);
+    let mut ids = [1, 2].map(timeline);
+    ids.sort_unstable();
+    let (other, _) = open();
+    let table = other.alter_table("default", archived_table()).expect("a policy");
+    let points: Vec<Point> = (0..100)
+        .map(|at| (timeline(1 + at % 2), at as i64, vec![("value", Value::Signed(1))]))
+        .collect();
+    write(&other, &table, &points, &ids).expect("a write");
+    other.seal().expect("a seal");
+    let survey = other.survey();
+    let inputs = survey.tables.iter().flat_map(|table| &table.segments);
+    let rewrite = Rewrite {
+        table: table.id(),
+        inputs: inputs.map(|have| have.segment.id).collect(),
+        tier: Tier::Archive,
+        cause: RewriteCause::Archive,
+    };
+    other.rewrite(&rewrite, &mut all_steps()).expect("a move");
+    let described = other.archived(&table).pop().expect("one is archived");
+    let mut files = ArchiveCopy::clone(&copy_of(&other));
+    files.attached = Some(Attached::Foreign);
+
+    let (store, _) = open();
+    let table = store.table("default").expect("it is there");
+    table
+        .schema()
+        .take_in("m", "value", &[ValueType::Signed])
+        .expect("a new field");
+    let attachment = store
+        .begin_attach(&table, described.sequences_end())
+        .expect("the sequences are raised");
+    let delete = Delete {
+        timelines: vec![timeline(1)],
+        range: TimeRange::ALL,
+        removes_timelines: false,
+    };
+    store.delete(&table, delete).expect("a delete");
+    // This removes the deletes that are applied everywhere.
+    let free = || store.drop_segments(table.id(), &[]).expect("an edit");
+    free();
+    let archive = settings.archive.clone().expect("there is one");
+    let file = archive.timelines(&Arc::new(files.clone())).expect("fetched");
+    let mut slots = file.runs().expect("a sound file").map(|run| {
+        let run = run?;
+        Ok::<_, StoreError>((run.id, run.extent))
+    });
+    let attached = attachment
+        .attach(&described, files, &mut slots)
+        .expect("attached");
+    assert_eq!(attached.map(|segment| segment.points), Some(100));
+    drop(attachment);
+    free();
+    let found = read(&store, &table, &ids, TimeRange::ALL, None, Order::Ascending);
+    let rows = ids.iter().zip(&found).map(|(id, rows)| (*id, rows.len()));
+    let expected = ids.map(|id| (id, if id == timeline(1) { 0 } else { 50 }));
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+/// Directory with one durable timeline.
+struct Counted;
+
+impl TimelineDirectory for Counted {
+    fn adopt(&self, _table: TableId, _timeline: &NewTimeline) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn made_durable(&self, _table: TableId, _timelines: &[NewTimeline]) {}
+
+    fn removed(&self, _table: TableId, _ids: &[TimelineId]) {}
+
+    fn saved(&self, _table: TableId) -> Option<u64> {
+        Some(1)
+    }
+}
+
+#[test]
+fn an_adoption_and_a_change_of_settings_keep_the_other_values_of_the_table_row() {
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
+    let clock = Arc::new(ManualClock::new(Timestamp::EPOCH));
+    let recovery = Recovery::begin(test_backend.backend(), clock, tiny()).expect("the store begins to open");
+    let (store, _) = recovery.finish(Arc::new(Counted)).expect("the store opens");
+    let table = store.table("default").expect("it is there");
+    let point = (timeline(1), 1, vec![("value", Value::Signed(1))]);
+    write(&store, &table, &[point], &[timeline(1)]).expect("a write");
+    store.seal().expect("a seal");
+    let row = || store.log().manifest().tables[&table.id()].clone();
+    let counts = row().counts;
+    assert!(counts.is_some(), "a seal stores the counts");
+    let adopted = vec![Adopted {
+        target: TARGET.into(),
+        table: TableName::new("other").expect("valid"),
+        origin: "0123456789abcdef".into(),
+    }];
+    store.adopt(&table, &adopted).expect("adopted");
+    assert_eq!((row().adopted, row().counts), (adopted.clone(), counts));
+    store.alter_table("default", archived_table()).expect("a policy");
+    assert_eq!((row().adopted, row().counts), (adopted, counts));
+    assert_eq!(row().spec, archived_table());
 }

@@ -1,13 +1,15 @@
-//! Panic in a thread of the store: callers get an error instead of waiting forever, and nothing more is committed.
+//! Panic in a thread of the store: callers get an error instead of waiting forever, and nothing more is committed. Also
+//! tests reads during concurrent deletes.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_log::LogError;
-use tideline_model::Value;
+use tideline_model::{TimeRange, TimelineId, Value};
 use tideline_runtime::Supervisor;
-use tideline_series_store::{Settings, StoreError};
+use tideline_series_store::{Delete, Settings, StoreError};
 
 use crate::fixture::{Point, TestBackend, timeline, write};
 
@@ -97,4 +99,47 @@ fn a_dead_sealer_holds_up_neither_seals_nor_writers() {
     });
     let refused = write(&store, &table, &[point(4)], &[]).expect_err("the process is about to end");
     assert!(refused.is_retryable(), "{refused}");
+}
+
+/// Each delete removes the time spans of the timelines from memory, possibly while they are being looked up.
+#[test]
+fn a_timeline_with_points_has_a_time_span_during_deletes() {
+    const DELETES: usize = 100;
+    let test_backend = TestBackend::Memory(MemoryDisk::new(Character::Embedded));
+    let (store, _) = test_backend.open(&Settings::default());
+    let table = store.table("default").expect("the default table");
+    let mut ids: Vec<TimelineId> = (0..500).map(timeline).collect();
+    ids.sort_unstable();
+    let points: Vec<Point> = ids
+        .iter()
+        .map(|id| (*id, 1, vec![("value", Value::Signed(1))]))
+        .collect();
+    write(&store, &table, &points, &ids).expect("a write");
+    let (reads, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut lost = 0;
+            while !is_done.load(Ordering::SeqCst) {
+                let seen = store.seen(&table, &ids).expect("the spans are read");
+                lost += seen.iter().filter(|seen| seen.is_none()).count();
+                reads.fetch_add(1, Ordering::SeqCst);
+            }
+            lost
+        });
+        for _ in 0..DELETES {
+            // After a read, the spans are in memory again.
+            let before = reads.load(Ordering::SeqCst);
+            while reads.load(Ordering::SeqCst) == before && !reader.is_finished() {
+                std::thread::yield_now();
+            }
+            let delete = Delete {
+                timelines: ids.clone(),
+                range: TimeRange::new(100, 200),
+                removes_timelines: false,
+            };
+            store.delete(&table, delete).expect("a delete");
+        }
+        is_done.store(true, Ordering::SeqCst);
+        assert_eq!(reader.join().expect("no panic"), 0);
+    });
 }
