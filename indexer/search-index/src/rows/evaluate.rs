@@ -27,6 +27,8 @@ use crate::terms::Terms;
 const READ_COST: u64 = 8;
 /// Number of documents that one step of a scan over a column covers.
 const SCAN_STEP: u32 = 1 << 16;
+/// Number of positions of a phrase that are compared between two checks of the stop signal.
+const POSITIONS_BETWEEN_CHECKS: usize = 1 << 12;
 
 /// Class of a test. It determines which form of the column can decide the test.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -352,7 +354,7 @@ impl<'a> Segment<'a> {
                 let all = all_in(words.iter().map(|infos| terms.documents(infos)))?;
                 let all = self.without_expired(column, all)?;
                 match test {
-                    TextTest::Phrase(_) if words.len() > 1 => phrase(&terms, &words, &all),
+                    TextTest::Phrase(_) if words.len() > 1 => phrase(&terms, &words, &all, self.is_stopped),
                     _ => Ok(all),
                 }
             }
@@ -485,14 +487,17 @@ fn with_value<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
 }
 
 /// Returns the documents of `candidates` in which the words follow each other. A word consists of one or more terms.
+/// Returns no documents if the search is stopped.
 fn phrase(
     terms: &Terms<'_>,
     words: &[Vec<TermInfo>],
     candidates: &RoaringBitmap,
+    is_stopped: &dyn Fn() -> bool,
 ) -> tantivy::Result<RoaringBitmap> {
-    // For each document, the positions after each match of the words so far.
+    // For each document, the positions after each match of the words so far, in increasing order.
     let mut ends: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut positions = Vec::new();
+    let mut compared = 0_usize;
     for (number, word) in words.iter().enumerate() {
         let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
         for info in word {
@@ -502,14 +507,26 @@ fn phrase(
                 let before = ends.get(&document);
                 if candidates.contains(document) && (number == 0 || before.is_some()) {
                     postings.positions(&mut positions);
-                    let follows = |position: &&u32| before.is_none_or(|before| before.contains(*position));
-                    let found = positions.iter().filter(follows).map(|position| position + 1);
-                    next.entry(document).or_default().extend(found);
+                    let after = next.entry(document).or_default();
+                    for position in &positions {
+                        compared += 1;
+                        if compared.is_multiple_of(POSITIONS_BETWEEN_CHECKS) && is_stopped() {
+                            return Ok(RoaringBitmap::new());
+                        }
+                        if before.is_none_or(|before| before.binary_search(position).is_ok()) {
+                            after.push(position + 1);
+                        }
+                    }
                 }
                 document = postings.advance();
             }
         }
-        next.retain(|_, positions| !positions.is_empty());
+        next.retain(|_, after| !after.is_empty());
+        for after in next.values_mut() {
+            // The positions of several terms are not in order.
+            after.sort_unstable();
+            after.dedup();
+        }
         ends = next;
     }
     Ok(ends.into_keys().collect())

@@ -662,3 +662,43 @@ fn tests_that_an_index_cannot_decide_are_refused() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn a_phrase_of_equal_words_is_found_in_a_long_text_and_can_be_stopped() {
+    const WORDS: usize = 200_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let traits = RowTraits::default();
+    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+    let mut cells = vec![Vec::new(); COLUMNS.len()];
+    cells[2] = vec![Cell::Text("red ".repeat(WORDS))];
+    let row = Row {
+        key: b"k".to_vec(),
+        time: 0,
+        cells,
+    };
+    index
+        .replace(vec![row.key.clone()], vec![index.document(&row)])
+        .expect("a writer");
+    index
+        .commit(&RowPosition { end: 1, build: None })
+        .expect("a writer");
+    let phrase = Phrase {
+        text: "red red".into(),
+        distance: 0,
+    };
+    let condition = Condition::leaf(Subject::Column("title".to_owned()), Test::from(phrase));
+    let matcher = compiled(&condition).expect("a valid condition");
+    let found = all_pages(&index, &matcher, &[], 9, RowsShown::default());
+    assert_eq!(found, [row.key]);
+    // The first check is made before the positions are compared.
+    let checks = std::cell::Cell::new(0);
+    let query = RowQuery {
+        root: matcher.root(),
+        sort: &[],
+        after: None,
+        limit: 9,
+        is_stopped: &|| checks.replace(checks.get() + 1) > 0,
+    };
+    let page = index.search(&query, RowsShown::default()).expect("a sound index");
+    assert_eq!((page.total, checks.get()), (0, 2));
+}
