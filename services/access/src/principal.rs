@@ -191,6 +191,12 @@ impl Principal {
         (ends != NEVER).then(|| Timestamp::from_nanos_clamped(ends))
     }
 
+    /// Returns true if no other principal shares the end of this one, such as that of a request that
+    /// [acts for a tenant](Self::acting_for).
+    pub fn is_sole(&mut self) -> bool {
+        Arc::get_mut(&mut self.ends).is_some()
+    }
+
     /// Ends the principal, so that [`is_valid`](Self::is_valid) returns false from now on.
     pub fn end(&self) {
         self.ends.store(REVOKED, Ordering::Relaxed);

@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::row_load::RowAccess;
 use crate::rows::CellValue;
 use crate::wide_table::WideTable;
 
@@ -44,6 +45,11 @@ enum Content {
 }
 
 impl ValueBytes {
+    /// Returns true if the value is stored in pieces. The bytes of other values are read, and charged, with their row.
+    pub fn is_large(&self) -> bool {
+        matches!(self.content, Content::Pieces(_))
+    }
+
     /// Returns bytes from `offset` on: at most [`PIECE_BYTES`] of a large value, all remaining bytes of another value.
     /// Returns no bytes at the end of the value.
     ///
@@ -152,11 +158,12 @@ impl Engine {
     }
 
     /// Opens a version of a text or binary value of a row: the newest, or the one with this time. Returns `None` if the
-    /// row, the column or the version does not exist.
+    /// row, the column or the version does not exist. Counts as a read of the row, without the pieces of a large value.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::Invalid`] if the value has another type, and the errors of the row store.
+    /// Returns [`EngineError::Invalid`] if the value has another type, [`EngineError::RateLimited`] if a rate of the
+    /// table is used up, and the errors of the row store.
     pub fn open_value(
         &self,
         table: &WideTable,
@@ -184,9 +191,13 @@ impl Engine {
             to: Some(&end),
             limit: 1,
         };
+        self.admit_rows(table, RowAccess::Read, std::iter::once(key))?;
+        self.note_rows(table, RowAccess::Read, 1, |_| key);
         let mut last = None;
         for _ in 0..READ_ATTEMPTS_MAX {
-            let Some(page) = self.rows.columns(id, key, &span)? else {
+            let page = self.rows.columns(id, key, &span)?;
+            self.charge_read(table, key, page.as_ref().map_or(0, |page| page.row.bytes()))?;
+            let Some(page) = page else {
                 return Ok(None);
             };
             let row = page.row.columns();

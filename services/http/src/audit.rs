@@ -1,10 +1,11 @@
-//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, points,
-//! rows, timelines, saved searches, archives, jobs, tenants, tokens and the clock, and for each cancelled query.
-//! Also limits the log lines about refused requests. `audit_log` writes the records, and counts refusals for the
+//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, timelines, saved
+//! searches, archives, feeds with their members and blocks, change streams, webhooks, jobs, tenants, tokens, the
+//! retention of the audit table and the clock, for each delete of points or rows by a selection, and for each cancelled
+//! query. Also limits the log lines about refused requests. `audit_log` writes the records, and counts refusals for the
 //! audit table.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
-//! proxy, the line contains the address of the proxy as well. Writes of points and rows are not logged;
+//! proxy, the line contains the address of the proxy as well. Writes of points, rows and messages are not logged;
 //! `/metrics` counts them. Each refused request (status below 500) is one line at level `debug`. At level `info`
 //! each kind of refusal, which is a pair of status and error code, has at most one such line per
 //! [`SUMMARY_INTERVAL`], so that refused requests cannot flood the log. In addition, `audit_log` logs the
@@ -21,7 +22,8 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines at level `info` about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations of the native interface that change something, except writes of points, rows and messages: method and route.
+/// Operations of the native interface that change something, except writes of points, rows and messages, positions of
+/// readers, and statements of SQL: method and route.
 const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
@@ -77,7 +79,8 @@ const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tokens/{token}/rotate"),
 ];
 
-/// Returns true if successful requests of this method and route are written to the audit log.
+/// Returns true if requests of this method and route are written to the audit log. Requests that were refused (status
+/// 400 to 499) are not; a request that failed later may have changed something.
 pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }

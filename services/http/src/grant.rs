@@ -13,7 +13,7 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use tideline_access::{Access, Action, Principal};
 use tideline_change_stream::no_stream;
-use tideline_connections::Permits;
+use tideline_connections::{Permit, Permits};
 use tideline_engine::find::Stop;
 use tideline_engine::model::{TableModel, TableName};
 use tideline_engine::{Engine, EngineError, Table};
@@ -271,6 +271,17 @@ impl Grant {
         self.app.check_valid(self.access.principal())
     }
 
+    /// Waits for a permit. A write uses this function, so that it does not begin if its token was revoked meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no permit becomes free in time, or if the token has expired or was revoked meanwhile.
+    pub(crate) async fn permit(&self, permits: &Permits) -> Result<Permit> {
+        let permit = permits.take(current_client()).await?;
+        self.check_valid()?;
+        Ok(permit)
+    }
+
     /// Waits for a query permit and runs a read of the engine on a blocking thread.
     pub(crate) async fn read<T, F>(&self, call: F) -> Result<T>
     where
@@ -295,8 +306,7 @@ impl Grant {
         T: Send + 'static,
         F: FnOnce(&Engine) -> Result<T> + Send + 'static,
     {
-        let permit = permits.take(current_client()).await?;
-        self.check_valid()?;
+        let permit = self.permit(permits).await?;
         let engine = Arc::clone(&self.engine);
         blocking(move || {
             let _permit = permit;

@@ -7,7 +7,6 @@ use axum::http::HeaderMap;
 use tideline_ingest::{Outcome, WriteRequest};
 
 use crate::app::blocking;
-use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use tideline_connections::ReceivedBody;
@@ -20,7 +19,7 @@ pub(crate) async fn write(
     received: ReceivedBody,
     request: WriteRequest,
 ) -> Result<Outcome> {
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     let app = app.clone();
     blocking(move || {
         let _permit = permit;

@@ -14,7 +14,7 @@ use tideline_engine::model::Timestamp;
 
 use crate::followed_file::FollowedFile;
 
-/// Maximum number of verified tokens that are kept.
+/// Maximum number of verified tokens that are kept, except those of running requests.
 const KEPT_MAX: usize = 10_000;
 
 /// Tokens of an identity provider.
@@ -23,6 +23,8 @@ pub(crate) struct JwksFile {
     settings: JwtSettings,
     file: Mutex<FollowedFile>,
     state: RwLock<State>,
+    /// Maximum number of verified tokens that are kept, except those of running requests.
+    kept_max: usize,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ impl JwksFile {
                 verifier: Arc::new(verifier),
                 kept: HashMap::new(),
             }),
+            kept_max: KEPT_MAX,
         })
     }
 
@@ -74,12 +77,12 @@ impl JwksFile {
         if !state.verifier.has_key(verified.key) {
             return Err(JwtError::UnknownKey);
         }
-        if state.kept.len() >= KEPT_MAX {
+        if state.kept.len() >= self.kept_max {
             state.kept.retain(|_, kept| kept.principal.is_valid(now));
         }
-        if state.kept.len() >= KEPT_MAX {
-            // Dropped tokens are verified again.
-            state.kept.clear();
+        if state.kept.len() >= self.kept_max {
+            // Dropped tokens are verified again. The others stay, so that their requests end when their key is removed.
+            state.kept.retain(|_, kept| is_in_use(kept));
         }
         let kept = state.kept.entry(hash).or_insert(verified);
         Ok(Arc::clone(&kept.principal))
@@ -101,5 +104,84 @@ impl JwksFile {
         });
         state.verifier = Arc::new(verifier);
         true
+    }
+}
+
+/// Returns true if a running request uses the principal of a token, or one for a tenant that was created from it.
+fn is_in_use(kept: &mut VerifiedJwt) -> bool {
+    Arc::get_mut(&mut kept.principal).is_none_or(|principal| !principal.is_sole())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use ring::rand::SystemRandom;
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
+    use serde_json::json;
+
+    use super::*;
+
+    fn encoded(bytes: impl AsRef<[u8]>) -> String {
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    fn new_key() -> Ed25519KeyPair {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+        Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key")
+    }
+
+    fn sign(key: &Ed25519KeyPair, subject: &str, expires: i64) -> String {
+        let header = json!({"alg": "EdDSA", "kid": "one"}).to_string();
+        let claims = json!({
+            "iss": "https://id.example", "aud": "tideline", "sub": subject, "exp": expires, "roles": ["reader"]
+        });
+        let message = format!("{}.{}", encoded(header), encoded(claims.to_string()));
+        format!("{message}.{}", encoded(key.sign(message.as_bytes())))
+    }
+
+    #[test]
+    fn the_removal_of_a_key_ends_all_tokens_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("jwks.json");
+        let publish = |key: &Ed25519KeyPair| {
+            let next = folder.path().join("next");
+            let key = encoded(key.public_key());
+            let keys = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": key}]});
+            std::fs::write(&next, keys.to_string()).expect("a file");
+            std::fs::rename(&next, &path).expect("replaced");
+        };
+        let key = new_key();
+        publish(&key);
+        let settings = JwtSettings {
+            issuer: "https://id.example".to_owned(),
+            audience: "tideline".to_owned(),
+            roles_claim: "roles".to_owned(),
+            tables_claim: None,
+            models_claim: None,
+            timelines_claim: None,
+            tenants_claim: None,
+        };
+        let mut file = JwksFile::open(&path, settings).expect("valid keys");
+        file.kept_max = 1;
+        let now = Timestamp::parse_rfc3339("2026-11-20T12:00:00Z").expect("a time");
+        let expires = now.nanos() / 1_000_000_000 + 600;
+        let authenticate = |subject: &str| {
+            let principal = file.authenticate(&sign(&key, subject, expires), now);
+            principal.expect("a valid token")
+        };
+        drop(authenticate("tom"));
+        let principals = ["ann", "bob", "eve"].map(authenticate);
+        assert_eq!(
+            file.state.read().kept.len(),
+            3,
+            "a token that is not in use is dropped"
+        );
+        publish(&new_key());
+        assert!(file.follow());
+        for principal in &principals {
+            assert!(principal.is_revoked(), "{principal}");
+            assert!(!principal.is_valid(now), "{principal}");
+        }
     }
 }

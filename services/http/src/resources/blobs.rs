@@ -12,14 +12,15 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use tideline_engine::Engine;
 use tideline_engine::large::{UPLOAD_MEMORY_BYTES, ValueBytes};
 use tideline_engine::model::{ColumnType, Timestamp};
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::blob::BlobWritten;
 use tideline_openapi::row::Members;
 use tideline_openapi::table::Durability;
 use tideline_openapi::{ErrorBody, ErrorCode, plain};
 use tideline_query::Cancel;
+use tideline_rows::RowsError;
 use tideline_rows::large::{
     PutOutcome, PutSettings, ValueCell, ValueCondition, checksum_text, put as put_value,
 };
@@ -32,6 +33,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
+use crate::resources::rows::{RowReading, in_tier, tier_of};
 use crate::resources::{Failures, QueryFailures};
 use crate::stream::{self, WriteContext};
 
@@ -317,12 +319,18 @@ async fn read(
         })
     });
     let version = version.transpose()?.map(Timestamp::nanos);
-    let permit = app.queries.take(current_client()).await?;
-    let engine = app.engine.clone();
+    let (tier, (key, column)) = tier_of(&app, &table, (key, column), is_cold).await?;
+    let permit = tier.permits(&app).take(current_client()).await?;
+    let cancel = Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
+    let reading = app.clone();
     let opened = blocking(move || {
+        let engine = &reading.engine;
         let table = engine.table_of_rows(&table)?;
         let cell = ValueCell::new(&table, &key, &column)?;
-        let value = engine.open_value(&table, &cell.key, &cell.column, version)?;
+        let value = in_tier(&reading, &cancel, tier, |_| {
+            Ok(engine.open_value(&table, &cell.key, &cell.column, version)?)
+        })?;
         value.ok_or_else(|| {
             Failure::new(
                 ErrorCode::NotFound,
@@ -387,13 +395,16 @@ async fn read(
     let mut response = match method == Method::HEAD {
         true => ([(header::CONTENT_TYPE, content_type)], Body::empty()).into_response(),
         false => {
-            let engine = Arc::clone(&app.engine);
             let work = WriteContext {
                 permit: Some(permit),
                 cancel: Cancel::new(),
             };
+            let (reading, cancel) = (app.clone(), work.cancel.clone());
             stream::respond(&app, content_type, work, move |writer| {
-                send(&engine, &value, sent, writer)
+                let engine = Arc::clone(&reading.engine);
+                in_tier(&reading, &cancel, tier, move |row| {
+                    send(&engine, row, &value, sent, writer)
+                })
             })
             .await?
         }
@@ -405,12 +416,33 @@ async fn read(
     Ok(response)
 }
 
+/// Returns true if a request reads a value of an old row.
+fn is_cold(
+    engine: &Engine,
+    table: &WideTable,
+    (key, column): &(Members, String),
+) -> std::result::Result<bool, RowsError> {
+    let cell = ValueCell::new(table, key, column)?;
+    Ok(engine.has_cold_keys(table, &[cell.key.to_vec()])?)
+}
+
 /// Sends a range of a value.
-fn send(engine: &Engine, value: &ValueBytes, range: Range<u64>, writer: &mut dyn Write) -> Result<()> {
+fn send(
+    engine: &Engine,
+    row: &RowReading<'_>,
+    value: &ValueBytes,
+    range: Range<u64>,
+    writer: &mut dyn Write,
+) -> Result<()> {
     let mut offset = range.start;
     while offset < range.end {
+        if row.is_stopped() {
+            return Err(RowsError::Cancelled.into());
+        }
         let bytes = value.at(offset)?;
-        engine.charge_tenant_read(bytes.len() as u64);
+        if value.is_large() {
+            engine.charge_tenant_read(bytes.len() as u64);
+        }
         let left = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(left)];
         writer.write_all(bytes).map_err(stream::client_left)?;

@@ -61,8 +61,8 @@ use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
-pub(crate) use tier::{RowReading, RowTier, tier_of};
-use tier::{has_cold_keys, in_tier, is_cold_scan};
+pub(crate) use tier::{RowReading, RowTier, in_tier, tier_of};
+use tier::{has_cold_keys, is_cold_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
@@ -211,7 +211,7 @@ async fn write(
     };
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     wait_for_searches(&app.engine, &table).await;
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     if is_lines {
         let work = WriteContext {
             permit: Some(permit),
@@ -248,7 +248,7 @@ async fn write(
     }
     let permit = match permit {
         Some(permit) => permit,
-        None => app.writes.take(current_client()).await?,
+        None => app.permit(&app.writes).await?,
     };
     let written = blocking(move || {
         let _permit = permit;
@@ -728,7 +728,7 @@ async fn delete(
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));

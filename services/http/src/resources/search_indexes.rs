@@ -46,7 +46,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct IndexPath {
-    /// Name of the table, which has the model `wide`
+    /// Name of the table, which has the model `wide` or `feed`
     #[param(example = "orders")]
     table: String,
     /// Name of the search index

@@ -170,7 +170,7 @@ async fn run(
         }
         Statement::Write(write) => {
             wait_for_searches(&app.engine, &write.table().text).await;
-            let permit = app.writes.take(current_client()).await?;
+            let permit = app.permit(&app.writes).await?;
             let (engine, noted) = (app.engine.clone(), app.clone());
             let (body, memory) = (parsed.body, parsed.memory);
             let cancel = Cancel::new();
@@ -181,6 +181,10 @@ async fn run(
                 if plan.deletes_ranges() {
                     let table = plan.table().table().name();
                     noted.note_change(change_text(&format!("DELETE FROM {table}")));
+                    // A client that left before the note has ended its request without an audit record.
+                    if cancel.is_cancelled() {
+                        return Err(RowsError::Cancelled.into());
+                    }
                 }
                 let durability = query.durability.map(Into::into);
                 let is_stopped = || cancel.is_cancelled();

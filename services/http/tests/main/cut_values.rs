@@ -182,7 +182,8 @@ fn updates_conditions_versions_and_transactions_apply_to_large_values() {
     let row = get(&server, &json!({"keys": [{"id": "k"}], "revisions": true}));
     assert!(row["columns"]["text"] == text(2, 100_000));
     transaction(&row["revision"]).expect(200);
-    // The first version is gone, and so are the values of the refused writes.
+    // After a flush, the first version is gone, and so are the values of the refused writes.
+    server.engine.seal().expect("flushed");
     assert_eq!(remove(&server, "t"), (5, 1));
     let delete = json!({"rows": [{"op": "delete", "key": {"id": "k"}}]});
     send(&delete).expect(200);

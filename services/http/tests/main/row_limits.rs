@@ -101,6 +101,25 @@ fn reads_of_old_parts_are_limited_and_reads_of_new_ones_are_not() {
     get(&server, OLD).expect(200);
 }
 
+#[test]
+fn reads_of_a_value_are_limited_like_reads_of_its_row() {
+    let server = Server::start();
+    create(&server, &json!([{"older_than": "90d", "reads_per_second": 2}]));
+    let value = |at: &str| {
+        let key = format!("%7B%22meter%22%3A%22m%22%2C%22at%22%3A%22{at}%22%7D");
+        server.get(&format!("/v1/tables/readings/blobs/note?key={key}"))
+    };
+    for at in [OLD, NEW] {
+        put(&server, at, &json!({"note": "words"})).expect(200);
+    }
+    for _ in 0..11 {
+        assert_eq!(value(OLD).text(), "words");
+    }
+    assert_limited(&value(OLD));
+    assert_limited(&get(&server, OLD));
+    assert_eq!(value(NEW).text(), "words");
+}
+
 /// Creates the table with a limit of reads of old parts, and search and secondary indexes.
 fn create_with_indexes(server: &Server) {
     create(server, &json!([{"older_than": "90d", "reads_per_second": 2}]));

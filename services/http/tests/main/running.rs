@@ -8,13 +8,14 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tideline_http::HttpSettings;
 
 use crate::access;
-use crate::client::Server;
+use crate::client::{ANSWER_TIMEOUT, Response, Server};
 
 const POINTS: &str = "/v1/tables/default/points?precision=s";
-/// Path and body of a query of all points.
-const ALL_POINTS: (&str, &str) = ("/v1/tables/default/query", r#"{"fields":["v","w"]}"#);
+/// Method, path and body of a query of all points.
+const ALL_POINTS: (&str, &str, &str) = ("POST", "/v1/tables/default/query", r#"{"fields":["v","w"]}"#);
 
 /// Starts a server with so many rows that the buffers cannot hold the response while its client does not read.
 fn filled() -> Server {
@@ -41,10 +42,10 @@ fn fetch(server: &Server) -> TcpStream {
 }
 
 /// Sends a request with a JSON body and reads only the status of the response.
-fn fetch_with(server: &Server, (path, body): (&str, &str), token: &str) -> TcpStream {
+fn fetch_with(server: &Server, (method, path, body): (&str, &str, &str), token: &str) -> TcpStream {
     let mut stream = server.connect();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: long\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: long\r\n\
          authorization: {}\r\ncontent-length: {}\r\n\r\n{body}",
         access::bearer(token),
         body.len()
@@ -145,12 +146,67 @@ fn running_queries_of_a_revoked_token_end() {
         let rows = json!({"rows": (0..50).map(row).collect::<Vec<_>>()});
         root("/v1/tables/wide/rows", &rows.to_string()).expect(200);
     }
+    let large = "/v1/tables/wide/blobs/large?key=%7B%22id%22%3A1%7D";
+    access::ask(&server, access::ROOT, "PUT", large, &"x".repeat(32 << 20)).expect(200);
     let created = access::create(&server, &json!({"name": "a", "roles": ["reader"]}));
     let token = created["token"].as_str().expect("a token");
-    let scan = ("/v1/tables/wide/rows/scan", r#"{"allow_scan": true}"#);
-    let mut streams = [ALL_POINTS, scan].map(|question| fetch_with(&server, question, token));
+    let scan = ("POST", "/v1/tables/wide/rows/scan", r#"{"allow_scan": true}"#);
+    let value = ("GET", large, "");
+    let mut streams = [ALL_POINTS, scan, value].map(|question| fetch_with(&server, question, token));
     let path = format!("/v1/tokens/{}", created["id"].as_str().expect("an id"));
     let revoked = access::ask(&server, access::ROOT, "DELETE", &path, "");
     assert_eq!(revoked.status, 204);
     streams.iter_mut().for_each(assert_incomplete);
+}
+
+#[test]
+fn a_write_whose_token_is_revoked_while_it_waits_is_refused() {
+    let server = Server::with(HttpSettings {
+        writes_in_flight_max: 1,
+        turn_timeout: ANSWER_TIMEOUT,
+        ..access::settings()
+    });
+    let root = |method: &str, path: &str, body: &str| access::ask(&server, access::ROOT, method, path, body);
+    let wide = json!({"name": "wide", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}]}});
+    root("POST", "/v1/tables", &wide.to_string()).expect(201);
+    let created = access::create(&server, &json!({"name": "a", "roles": ["writer"]}));
+    let token = created["token"].as_str().expect("a token");
+    // Sends a write as soon as the server has accepted its token.
+    let write = |token: &str, content_type: &str, body: &str| {
+        let mut stream = server.connect();
+        let head = format!(
+            "POST /v1/tables/wide/rows HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: {}\r\n\
+             content-type: {content_type}\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+            access::bearer(token),
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        assert_eq!(Response::read_one(&mut stream).status, 100);
+        stream.write_all(body.as_bytes()).expect("sent");
+        stream
+    };
+    // Each thousand lines are one commit, so the write holds the only permit for many round trips.
+    let mut lines = String::new();
+    for id in 0..40_000 {
+        writeln!(lines, r#"{{"op":"put","key":{{"id":{id}}}}}"#).expect("memory");
+    }
+    server.disk.delay_round_trips(Duration::from_millis(200));
+    let mut slow = write(access::ROOT, "application/x-ndjson", &lines);
+    let begun = Instant::now();
+    while !root("GET", "/metrics", "")
+        .text()
+        .contains("\ntideline_writes_running 1")
+    {
+        assert!(begun.elapsed() < ANSWER_TIMEOUT, "the write has not begun");
+    }
+    let row = r#"{"rows": [{"op": "put", "key": {"id": -1}}]}"#;
+    let mut waiting = write(token, "application/json", row);
+    let path = format!("/v1/tokens/{}", created["id"].as_str().expect("an id"));
+    assert_eq!(root("DELETE", &path, "").status, 204);
+    server.disk.delay_round_trips(Duration::ZERO);
+    assert_eq!(Response::read(&mut slow).status, 200);
+    let refused = Response::read(&mut waiting).expect(401);
+    assert_eq!(refused["code"], "unauthenticated", "{refused}");
+    let found = root("POST", "/v1/tables/wide/rows/get", r#"{"keys": [{"id": -1}]}"#).expect(200);
+    assert_eq!(found["rows"], json!([null]), "{found}");
 }

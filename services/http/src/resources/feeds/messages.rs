@@ -38,7 +38,7 @@ use super::pages::{self, Messages, parse_sequence, terms_of};
 use super::{FeedPath, check_model, raw};
 use crate::app::{App, blocking};
 use crate::body;
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -123,7 +123,7 @@ async fn send(
 ) -> Result<JsonResponse<MessagesSent>> {
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     wait_for_searches(&app.engine, &table).await;
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
     let read = move || Sending::read(engine, &table, &feed, query, received);
@@ -467,7 +467,7 @@ async fn add(
 ) -> Result<JsonResponse<MessageCounters>> {
     let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let counters = blocking(move || {
         let _permit = permit;
@@ -502,7 +502,7 @@ async fn changed(
 ) -> Result<JsonResponse<MessageChanged>> {
     let sequence = parse_sequence(&sequence, "sequence")?;
     wait_for_searches(&app.engine, &table).await;
-    let permit = app.writes.take(current_client()).await?;
+    let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let event = blocking(move || {
         let _permit = permit;

@@ -29,7 +29,7 @@ pub(crate) enum RowTier {
 
 impl RowTier {
     /// Returns the permits of the requests.
-    pub(super) fn permits(self, app: &Grant) -> &Permits {
+    pub(crate) fn permits(self, app: &Grant) -> &Permits {
         match self {
             Self::Hot => &app.queries,
             Self::Cold => &app.cold_queries,
@@ -99,7 +99,7 @@ impl RowReading<'_> {
 
 /// Runs a request for rows that already holds its HTTP permit. A request for old rows also waits for a permit of the
 /// querier.
-pub(super) fn in_tier<T: Send>(
+pub(crate) fn in_tier<T: Send>(
     app: &Grant,
     cancel: &Cancel,
     tier: RowTier,
