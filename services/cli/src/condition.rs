@@ -17,7 +17,8 @@ pub(crate) struct WhereArguments {
     /// match all
     ///
     /// A key is a tag, `measurement`, `source`, `id`, or an attribute as @key; `last_seen>=now-1h` and
-    /// `first_seen<2026-01-01T00:00:00Z` compare times. `tag:source` is the tag with the name of a property.
+    /// `first_seen<2026-01-01T00:00:00Z` compare times. Write `tag:source` for a tag that has the same
+    /// name as one of these properties.
     #[arg(
         help_heading = "Timelines",
         long = "where",

@@ -35,7 +35,7 @@ pub enum CliError {
         /// Reason of the failure.
         reason: String,
     },
-    /// The response of the server is invalid, incomplete or of an unknown form.
+    /// The response of the server is invalid or of an unknown form, or was cut off while it was streamed.
     #[error("unexpected response from {server}: {reason}")]
     Strange {
         /// URL of the server.

@@ -8,9 +8,9 @@
 //! then in arrival order.
 //!
 //! A resource can also limit the units of tenants ([`Shares::with_tenants_max`]): while other clients use the
-//! resource, or have used it within the last second, a tenant holds at most its part of these units. With about
-//! two units per core, a request of one tenant competes with few requests of other tenants for the cores and for
-//! the next commit.
+//! resource, or have used it within the last second, a tenant holds at most its part of these units. A
+//! maximum of about two units per core lets a request compete with few requests of any other tenant for the cores and
+//! for the next commit.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -154,7 +154,7 @@ impl Shares {
     fn take_from(&self, state: &mut State, client: Client, units: usize) -> Option<Share> {
         if self.0.tenants_max.is_some() {
             state.note(client, Instant::now());
-            // If a client is not recent any more, tenants that wait may get more units.
+            // When the last use of another client is older than `RECENT`, waiting tenants may get more units.
             self.0.grant(state);
         }
         if !self.0.admits(state, client, units) {
@@ -195,7 +195,8 @@ impl Shares {
             };
             match waited {
                 Ok(granted) => break granted.expect("the sender stays until it grants or the wait ends"),
-                // No event signals that another client is not recent any more, so this is checked periodically.
+                // No event signals that `RECENT` has passed since another client's last use, so this is checked
+                // periodically.
                 Err(_) => self.0.grant(&mut self.0.state.lock()),
             }
         }
@@ -338,7 +339,7 @@ impl Drop for Share {
     }
 }
 
-/// Wait for a unit, cancelled when dropped.
+/// Pending wait for a unit; cancelled when dropped.
 struct Wait<'a> {
     pool: &'a Shares,
     client: Client,

@@ -1,6 +1,7 @@
 //! State of services as rows of a table of the server.
 //!
-//! A state row has a text under (owner, name, part). Requests cannot read the table, because it holds secrets.
+//! A state row stores a text under the key (owner, name, part). Requests cannot read the table, because it holds
+//! secrets.
 
 use std::fmt;
 use std::ops::Bound;
@@ -73,7 +74,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of the store.
+    /// [`EngineError::Rows`] if a row cannot be read, and the errors of the store.
     pub fn state_count(&self, owner: &str) -> Result<usize> {
         let mut count = 0;
         self.visit_state(owner, &mut |_, _| {

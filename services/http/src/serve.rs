@@ -1,7 +1,8 @@
 //! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
 //!
-//! Also starts the tasks that run as long as the service: audit records, uses of tokens, files that are
-//! followed, retention of changes, measurement of tenants, and deliveries of webhooks.
+//! Also starts the background tasks of the service: writing audit records, storing the times of the last use of
+//! tokens, reloading changed files of token hashes, keys and the certificate, freeing old changes, measuring tenants,
+//! and delivering webhooks.
 
 use std::io;
 use std::sync::Arc;

@@ -66,7 +66,7 @@ pub(crate) struct Columns<C> {
 pub(crate) struct Wanted<'q> {
     /// Names; empty = all fields.
     fields: &'q [String],
-    /// True if an empty `fields` includes the fields that accompany samples.
+    /// True if an empty `fields` includes the start timestamps and exemplars of samples.
     details: bool,
 }
 

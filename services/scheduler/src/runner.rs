@@ -1,4 +1,5 @@
-//! The runner: surveys, plans, selects the next unit of work, calls its model to perform it and records the outcome.
+//! The runner: collects statistics of the tables, plans, selects the next job, runs it through the maintenance of its
+//! table model, and records the result.
 //!
 //! One thread runs one job at a time, for tables of all models. The thread plans every few seconds and again after
 //! each job, so each job is selected from a plan made after the previous job. Requests change the state under a lock
@@ -72,14 +73,14 @@ enum Ended {
     Done(Outcome),
     GivenUp {
         command: JobCommand,
-        /// Effects that stay, for users.
+        /// Text for users: the effects that remain after the cancellation.
         left: &'static str,
     },
     Overtaken(String),
     Failed {
         reason: String,
-        /// Condition that holds until the next attempt, for users. The error of the job then contains this condition
-        /// and the time of the next attempt.
+        /// Text for users: the state until the next attempt. The error of the job then contains this text and the time
+        /// of the next attempt.
         meanwhile: Option<&'static str>,
     },
 }
@@ -188,7 +189,7 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Returns the settings of plans.
+    /// Returns the settings of the planner.
     pub(crate) fn plan_settings(&self) -> PlanSettings {
         PlanSettings {
             purge_delay: i64::try_from(self.settings.purge_delay.as_nanos()).unwrap_or(i64::MAX),
@@ -206,7 +207,7 @@ impl Shared {
         }
     }
 
-    /// Surveys all models.
+    /// Collects the statistics of the tables of all models.
     pub(crate) fn overview(&self) -> Overview {
         Overview::take(self.database.as_ref(), &self.models)
     }
@@ -249,7 +250,7 @@ impl Shared {
         self.finish(entry, overview, ended, budget);
     }
 
-    /// Performs work through its model.
+    /// Performs work through the maintenance of its table model.
     fn perform(&self, work: &Planned, run: &mut Run<'_>) -> Result<Outcome, WorkError> {
         let maintenance = self.models.of(work.model);
         let maintenance = maintenance.ok_or_else(|| {
@@ -319,7 +320,8 @@ impl State {
         self.overview = Some(Arc::clone(&survey.overview));
     }
 
-    /// Records that a job starts. Returns the rows to store and to remove; nothing for a round that was not requested.
+    /// Records that a job starts. Returns the rows to store and to remove; nothing for a job that was not requested and
+    /// whose kind usually finds nothing to do ([`JobKind::is_round`]).
     fn begin(&mut self, entry: &Entry, now: i64, monotonic: Duration, history: usize) -> Edit {
         let mut job = entry.job(&self.journal);
         job.state = JobState::Running;
@@ -329,8 +331,8 @@ impl State {
             job: job.clone(),
             began: monotonic,
         });
-        // A round mostly finds nothing to do, so a row is written only at its end, and only if it found something to
-        // do.
+        // Such a job usually finds nothing to do, so a row is written only at its end, and only if it did something or
+        // failed.
         let is_quiet = job.kind.is_round() && !job.by_hand;
         if is_quiet {
             Edit::default()
@@ -402,7 +404,8 @@ impl State {
             Ended::Overtaken(reason) => {
                 job.state = JobState::Cancelled;
                 job.outcome = Some(format!("overtaken: {reason}"));
-                // The work waits as after a failure, because a new plan could be overtaken again at once.
+                // The plan of the work is outdated. The work waits as after a failure, because a new plan could be
+                // outdated at once, too.
                 self.queue.failed(&entry, monotonic);
             }
             Ended::Failed { reason, meanwhile } => {

@@ -50,7 +50,7 @@ impl PagedList {
         (list, pages)
     }
 
-    /// Joins the pages to the original list.
+    /// Decodes the pages into the original list.
     ///
     /// # Errors
     ///

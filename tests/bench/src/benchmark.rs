@@ -1,7 +1,7 @@
 //! Sequence of a run: load a set, measure its size, query it, kill the server, start it again.
 //!
-//! Every data folder starts empty, so that figures do not depend on earlier runs. The modules of the other groups add
-//! methods to [`Benchmark`].
+//! Every data folder starts empty, so that figures do not depend on earlier runs. This module measures
+//! the group `spine`; the modules of the other groups add methods to [`Benchmark`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(crate) struct Benchmark {
     pub(crate) kinds: Vec<Kind>,
     /// Parts of the group `feeds`, in this order.
     pub(crate) feeds: Vec<Part>,
-    /// Duration of the searchable messages of the group `feeds`, in seconds.
+    /// Time for which searchable messages are sent in the group `feeds`, in seconds.
     pub(crate) searchable_seconds: u64,
     /// Number of connections that write concurrently.
     pub(crate) connections: usize,

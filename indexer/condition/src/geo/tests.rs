@@ -1,4 +1,5 @@
-//! Tests of distances, containment (also at the date line and the poles), invalid areas, and ranges on the curve.
+//! Tests of distances, containment (also at the date line and the poles), invalid areas, and ranges on the Z-order
+//! curve.
 //!
 //! Random areas and points check that the ranges of the curve cover each area, and that rotating the globe does not
 //! change a result.

@@ -204,7 +204,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
     })
 }
 
-/// Prints or stores a new token, and describes it on standard error. Removes the file if the server has refused it.
+/// Prints a new token and describes it on standard error, or stores it in a file and describes it on standard output.
+/// Removes the empty file if the request failed.
 fn tell(
     client: &Client,
     response: Result<String>,
@@ -288,7 +289,7 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
     output::print(&grid.render())
 }
 
-/// Shows one token, or the principal of the command line.
+/// Shows one token, or the principal of the token that the command line uses.
 fn show(connection: &ConnectionArguments, path: &str) -> Result<()> {
     let client = connection.client()?;
     let text = client.get(path)?;

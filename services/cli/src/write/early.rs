@@ -1,4 +1,4 @@
-//! Detection of times near 1970, which are mostly integers of another unit than the configured one.
+//! Detection of times near 1970, which usually result from integers in another unit than the configured one.
 //!
 //! A forgotten `--precision` would store all points in 1970, so a warning suggests the likely unit.
 

@@ -208,7 +208,7 @@ pub(crate) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    /// Starts the output of an operation with `series` input series. The same number of output series has no
+    /// Starts the output of an operation with `series` input series. As many output series are exempt from
     /// [`SERIES_COST`].
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {
@@ -222,7 +222,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Adds values, by their cost in samples.
+    /// Adds values with a total cost of `cost` samples.
     pub(crate) fn take(&mut self, cost: usize) -> Result<()> {
         self.cost = self.cost.saturating_add(cost);
         fits(self.cost, self.max)?;

@@ -15,12 +15,13 @@ use crate::floats::DECIMAL_WIDE_BYTES;
 const VARINT: usize = 10;
 /// Maximum size of kind and length of a section in bytes.
 const SECTION: usize = 1 + VARINT;
-/// Maximum size in bytes of a column's form and of the fixed parts of its three arrays of block heads.
+/// Maximum size in bytes of the fixed parts of an encoded integer column: the encoding byte, and the headers of its
+/// three arrays of widths, steps and first values of blocks.
 const COLUMN: usize = 1 + 3 * (VARINT + 1 + 1);
 /// Maximum size in bytes of width, step and first value of a block.
 const BLOCK_HEAD: usize = 1 + 8 + 8;
-/// Maximum size in bytes of the header of a float column (form, number of exceptions) or of a text column (form, number
-/// of entries, head of the end offsets).
+/// Maximum size in bytes of the header of a float column (encoding byte, number of exceptions) or of a text column
+/// (encoding byte, number of entries, header of the end offsets).
 const FORM: usize = 1 + 3 * VARINT;
 
 /// Source of the bit widths that a bound assumes for the differences of values.
@@ -105,15 +106,15 @@ fn column_bytes(column: &ColumnData, widths: Widths) -> usize {
         ColumnData::Boolean(_) => integers(rows, 1),
         ColumnData::Signed(values) => integers(rows, widths.of(values.iter().copied())),
         ColumnData::Unsigned(values) => integers(rows, widths.of(values.iter().map(|value| *value as i64))),
-        // Decimals with more bytes per value than `DECIMAL_WIDE_BYTES` are stored only if the bits of the doubles take
-        // at least as many bytes.
+        // If decimals take more than `DECIMAL_WIDE_BYTES` per value plus 16 bytes, the encoder also tries the bits of
+        // the doubles and keeps the smaller result. The larger of both sizes is therefore an upper bound.
         ColumnData::Float(values) => {
             let width = widths.of(values.iter().map(|value| value.to_bits() as i64));
             FORM + 16 + integers(rows, width.max(8 * DECIMAL_WIDE_BYTES))
         }
         // The bound covers the bytes of all values, and 64 bits per value. Without a dictionary, the 64 bits hold the
         // end offset of the value. With a dictionary, at most half of the values are entries. The 64 bits then hold the
-        // index of the value and half of the end offset of an entry.
+        // 32-bit index of the value and, averaged over all values, the 64-bit end offsets of the entries.
         ColumnData::String(_) | ColumnData::Histogram(_) => {
             FORM + integers(rows, 64) + column.bytes() - rows * size_of::<u64>()
         }
