@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use tideline_engine::write::REQUEST_KEY_BYTES_MAX;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
 
@@ -30,6 +31,9 @@ use crate::error::{Result, RowsError};
 use crate::write::{WriteSettings, write_entry};
 
 use self::columns::FileColumns;
+
+/// End of the idempotency key of the second write of an entry.
+const LAST_PART: &str = "/2";
 
 /// Number of records at which an entry is written.
 const ENTRY_RECORDS: usize = 1_000;
@@ -76,6 +80,28 @@ pub struct Imported {
     pub stopped: Option<RowsError>,
 }
 
+/// Refuses an idempotency key that has no room for the number of any entry. Otherwise the first entries would be
+/// written, and later ones could never be.
+fn check_key(settings: &ImportSettings) -> Result<()> {
+    let limit = REQUEST_KEY_BYTES_MAX - entry_key("", u64::MAX, LAST_PART).len();
+    match &settings.write.key {
+        Some(key) if key.len() > limit => Err(RowsError::OverLimit {
+            message: format!(
+                "the idempotency key has {} bytes, over the limit of {limit} for an import; use a shorter key",
+                key.len()
+            ),
+            limit: limit as u64,
+            actual: key.len() as u64,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the idempotency key of an entry or of a part of it.
+fn entry_key(key: &str, number: u64, part: &str) -> String {
+    format!("{key}#{number}{part}")
+}
+
 /// Record of a file: its write, or the reason why the record is refused.
 type Record = std::result::Result<RowWrite, String>;
 
@@ -87,8 +113,9 @@ type Record = std::result::Result<RowWrite, String>;
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an input that cannot be read, and the errors of [`write`](crate::write::write). After the
-/// first entry has been written, an error is part of the result, as [`Imported::stopped`].
+/// [`RowsError::Invalid`] for an input that cannot be read, [`RowsError::OverLimit`] for a key that has no room for the
+/// numbers of entries, and the errors of [`write`](crate::write::write). After the first entry has been written, an
+/// error is part of the result, as [`Imported::stopped`].
 pub fn import(
     engine: &Engine,
     table: &WideTable,
@@ -97,6 +124,7 @@ pub fn import(
     is_stopped: &dyn Fn() -> bool,
     reject: &mut dyn FnMut(&RowOutcome) -> io::Result<()>,
 ) -> Result<Imported> {
+    check_key(settings)?;
     let columns = FileColumns::new(table, settings);
     let mut entries = Entries {
         engine,
@@ -179,7 +207,7 @@ impl Entries<'_> {
             .collect();
         if !again.is_empty() {
             let rest = again.iter().map(|at| records[*at].clone()).collect();
-            for (at, outcome) in again.iter().zip(self.write(rest, first, "/2")?) {
+            for (at, outcome) in again.iter().zip(self.write(rest, first, LAST_PART)?) {
                 outcomes[*at] = RowOutcome {
                     index: first + *at as u64,
                     ..outcome
@@ -210,7 +238,7 @@ impl Entries<'_> {
                     body.push(b'\n');
                 }
                 let settings = WriteSettings {
-                    key: Some(format!("{key}#{}{part}", self.entries)),
+                    key: Some(entry_key(key, self.entries, part)),
                     ..self.settings.write.clone()
                 };
                 (settings, body)

@@ -206,7 +206,7 @@ fn what_cannot_be_attached_is_told_and_the_rest_is() {
             404,
             "holds no archive of table none",
         ),
-        (json!({"target": "default", "as": "other"}), 400, "say which"),
+        (json!({"target": "default", "as": "other"}), 400, "set `table`"),
         (
             json!({"target": "default", "table": "No"}),
             400,

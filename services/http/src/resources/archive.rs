@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::condition::to_range;
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -324,7 +324,7 @@ async fn bring_back(
 
 /// Starts a copy of points into another table.
 async fn copy(app: &Grant, from: String, into: String, range: TimeRange) -> Result<Job> {
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
         let job = CopyJob::begin(&begun.scheduler, &begun.engine, &from, &into)?;

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -54,7 +54,7 @@ async fn attach(app: Grant, id: RequestId, Json(request): Json<wire::AttachArchi
     let wait = request.wait;
     app.note_change(format!("/v1/archive/attach {}", request.target));
     let request = to_request(request)?;
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     let running = app.clone();
     let begin = move || Ok(AttachJob::begin(&running.scheduler, &running.engine, &request)?);
     if !wait {

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, stoppable};
 use crate::condition::{to_attribute, to_selector};
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -66,7 +66,7 @@ async fn change(
     let now = app.engine.now();
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     // If the client disconnects during the selection, the request is cancelled.
     let cancel = Cancel::new();
     let mut waiting = Waiting(Some(cancel.clone()));

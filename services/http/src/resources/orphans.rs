@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -44,7 +44,7 @@ async fn orphans(
     Json(request): Json<SearchOrphans>,
 ) -> Result<axum::Json<FoundOrphans>> {
     app.access.check_all()?;
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     blocking(move || {
         let _permit = permit;
         let store = app.engine.store();

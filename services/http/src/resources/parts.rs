@@ -23,7 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -174,7 +174,7 @@ async fn restore_parts(
     if parts.is_empty() {
         return Ok((StatusCode::OK, Json(restored)));
     }
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
         let of = (table.table().points().id(), table.table().name().as_str());

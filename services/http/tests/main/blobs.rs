@@ -291,6 +291,7 @@ fn headers_give_conditions_of_a_write() {
     }
     let both = format!("{photo}&if_absent=false");
     assert_eq!(server.send("PUT", &both, &[("if-match", "*")], &big).status, 400);
+    server.engine.seal().expect("flushed");
     assert_eq!(remove(&server, "t"), 2, "two values were replaced");
 }
 

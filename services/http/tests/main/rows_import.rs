@@ -178,6 +178,18 @@ fn a_repeated_import_with_a_key_writes_nothing() {
 }
 
 #[test]
+fn a_key_without_room_for_the_numbers_of_entries_is_refused_before_the_first_one() {
+    let server = Server::start();
+    create(&server, "t");
+    let line = b"{\"id\":\"x\",\"at\":1}";
+    let refused = import(&server, "t", FORMATS[1], Some(&"k".repeat(240)), line);
+    assert!(refused.text().contains("\"over_limit\""), "{}", refused.text());
+    assert!(rows(&server, "t").is_empty());
+    let fits = end(&import(&server, "t", FORMATS[1], Some(&"k".repeat(230)), line));
+    assert_eq!(fits["written"], 1);
+}
+
+#[test]
 fn an_import_may_be_compressed() {
     let server = Server::start();
     create(&server, "t");

@@ -1,4 +1,6 @@
 //! Tests of seals as jobs, started by the store or by a request.
+//!
+//! Jobs that were listed are in the history also after a stop.
 
 use std::sync::mpsc;
 

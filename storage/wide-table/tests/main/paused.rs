@@ -1,4 +1,6 @@
 //! In-memory backend whose calls can be paused, so that a test determines the order of the steps of several threads.
+//!
+//! A paused call waits until the test continues it, at most 30 seconds.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::{StreamPath, change, with_streams};
 use crate::app::App;
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
@@ -236,7 +236,7 @@ async fn replay(
         .await?;
         return Ok(report(0, Vec::new()));
     }
-    let _permit = app.requested_jobs.take(current_client()).await?;
+    let _permit = app.permit(&app.requested_jobs).await?;
     let (delivered, failed) = delivery::replay(&app.change_streams, &stream, &webhook, request.ids).await?;
     Ok(report(delivered, failed))
 }

@@ -11,7 +11,7 @@ use tideline_openapi::rekey::RekeyRows;
 use tideline_rows::rekey::{Rekey, RekeyProgress};
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 
-use crate::context::{RequestId, current_client};
+use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
 use crate::grant::Grant;
@@ -45,7 +45,7 @@ pub(super) async fn rekey(
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(RekeyRows { into, merge, wait }): Json<RekeyRows>,
 ) -> Result<(StatusCode, JsonResponse<JobDetail>)> {
-    let permit = app.requested_jobs.take(current_client()).await?;
+    let permit = app.permit(&app.requested_jobs).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
         let (from, into) = (
