@@ -30,7 +30,8 @@ pub use collect::COLLAPSE_VALUES_MAX;
 pub const PAGE_TIMELINES_MAX: usize = 10_000;
 /// Maximum number of sort keys.
 pub const SORT_KEYS_MAX: usize = 8;
-/// Number of timelines that are compared under one lock of the catalog.
+/// Number of timelines that are compared under one lock of the catalog. Divided by the number of words of a sort by
+/// relevance, because writes wait for the lock.
 const COMPARE_GROUP: usize = 4_096;
 
 /// Condition, order and size of a page.
@@ -148,17 +149,24 @@ impl SearchIndex {
             .last()
             .filter(|_| more)
             .map(|last| token::encode(&last.key, terms));
-        // Locks the catalog for one hit at a time, because matching the texts takes long.
-        let hits = kept.into_iter().map(|kept| Hit {
-            ordinal: kept.ordinal,
-            timelines: kept.timelines,
-            highlights: match catalog.reader().entry(kept.ordinal).filter(|_| request.highlight) {
+        let mut hits = Vec::with_capacity(kept.len());
+        for kept in kept {
+            if request.highlight && seen.is_stopped() {
+                return Err(SearchError::Stopped);
+            }
+            // Locks the catalog for one hit at a time, because matching the texts takes long.
+            let highlights = match catalog.reader().entry(kept.ordinal).filter(|_| request.highlight) {
                 Some(entry) => highlights(matcher.root(), &entry),
                 None => Vec::new(),
-            },
-        });
+            };
+            hits.push(Hit {
+                ordinal: kept.ordinal,
+                timelines: kept.timelines,
+                highlights,
+            });
+        }
         Ok(FindPage {
-            hits: hits.collect(),
+            hits,
             total,
             hits_total,
             next,
@@ -173,20 +181,23 @@ fn collected(
     mut collect: Collect<'_>,
 ) -> Result<Collected> {
     let needs_seen = collect.ranking.needs_seen();
+    let locked = (COMPARE_GROUP / collect.ranking.words().max(1)).max(1);
     let mut rest = hits.iter().map(Ordinal);
     loop {
         let group: Vec<Ordinal> = rest.by_ref().take(COMPARE_GROUP).collect();
         if group.is_empty() {
             return Ok(collect.finish());
         }
-        if seen.is_stopped() {
-            return Err(SearchError::Stopped);
-        }
         let times = if needs_seen { seen.seen(&group) } else { Vec::new() };
-        let reader = catalog.reader();
-        for (at, ordinal) in group.iter().enumerate() {
-            if let Some(entry) = reader.entry(*ordinal) {
-                collect.offer(&entry, times.get(at).copied().flatten())?;
+        for (number, part) in group.chunks(locked).enumerate() {
+            if seen.is_stopped() {
+                return Err(SearchError::Stopped);
+            }
+            let reader = catalog.reader();
+            for (at, ordinal) in (number * locked..).zip(part) {
+                if let Some(entry) = reader.entry(*ordinal) {
+                    collect.offer(&entry, times.get(at).copied().flatten())?;
+                }
             }
         }
     }

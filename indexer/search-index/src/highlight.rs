@@ -1,8 +1,10 @@
 //! Highlights: the texts of a timeline or row that a condition matched, and the positions of the matches.
 //!
 //! The texts are read and split again, which is cheap enough because only the timelines or rows of a page are
-//! highlighted.
+//! highlighted. The time is linear in the number of texts and matches, because a row can have a text of a million
+//! words, or a list of as many texts.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use tideline_condition::text::{TextTest, phrases};
@@ -49,21 +51,28 @@ pub fn highlights_of_row(root: &Node, row: &impl Record) -> Vec<Highlight> {
 /// function.
 fn collect(root: &Node, each_text_of: impl Fn(&Subject, &mut dyn FnMut(&Subject, &str))) -> Vec<Highlight> {
     let mut found: Vec<Highlight> = Vec::new();
+    // Positions in `found` by text; a text can occur in several properties.
+    let mut by_text: HashMap<String, Vec<usize>> = HashMap::new();
     each_text(root, &mut |subject, test| {
         each_text_of(subject, &mut |subject, text| {
-            let spans = matched(test, text);
+            let mut spans = matched(test, text);
             if spans.is_empty() {
                 return;
             }
-            let mut known = found.iter_mut();
-            match known.find(|known| known.subject == *subject && known.text == text) {
-                Some(known) => known.spans.extend(spans),
-                None => found.push(Highlight {
-                    subject: subject.clone(),
-                    text: text.to_owned(),
-                    spans,
-                }),
+            let same_text = by_text.get(text).into_iter().flatten();
+            let known = same_text.copied().find(|at| found[*at].subject == *subject);
+            if let Some(at) = known {
+                // Joined at once: thousands of tests can match the same words, and need memory for them once.
+                spans.append(&mut found[at].spans);
+                found[at].spans = apart(spans);
+                return;
             }
+            by_text.entry(text.to_owned()).or_default().push(found.len());
+            found.push(Highlight {
+                subject: subject.clone(),
+                text: text.to_owned(),
+                spans,
+            });
         });
     });
     // So far the ranges are in bytes, unsorted, and may overlap.
@@ -112,8 +121,14 @@ fn apart(mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
     apart
 }
 
+/// Converts ascending ranges of bytes to ranges of characters, in one pass over the text.
 fn in_characters(text: &str, spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    let count = |bytes: usize| text[..bytes].chars().count();
+    let (mut bytes, mut characters) = (0, 0);
+    let mut count = |to: usize| {
+        characters += text[bytes..to].chars().count();
+        bytes = to;
+        characters
+    };
     let in_characters = |span: Range<usize>| count(span.start)..count(span.end);
     spans.into_iter().map(in_characters).collect()
 }

@@ -21,6 +21,11 @@ impl<'a> QueryWords<'a> {
         Self(query)
     }
 
+    /// Returns the number of words.
+    pub(crate) fn words(&self) -> usize {
+        self.0.iter().map(|(_, words)| words.len()).sum()
+    }
+
     /// Returns the score as defined at [`crate::SortBy::Relevance`], summed over all words.
     pub(crate) fn score(&self, entry: &Entry<'_>) -> f64 {
         self.0

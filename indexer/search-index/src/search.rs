@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use roaring::RoaringBitmap;
 use tantivy::Searcher;
+use tideline_condition::text::TextTest;
 use tideline_condition::{Matcher, Node};
 use tideline_model::{Ordinal, TableId, TimelineId};
 use tideline_timeline_catalog::Catalog;
@@ -27,7 +28,8 @@ use crate::positions::{Difference, Positions};
 use crate::record::{SeenLookup, TimelineRecord};
 use crate::segment::{Bound, SegmentView};
 
-/// Number of timelines that are verified under one lock of the catalog. Verifying them takes about a millisecond.
+/// Number of timelines that are verified under one lock of the catalog. Divided by the number of tests, because writes
+/// wait for the lock. Verifying them takes about a millisecond.
 const VERIFY_GROUP: usize = 2_048;
 /// Maximum number of candidates that are verified without computing a lower bound first.
 const VERIFY_AT_ONCE_MAX: u64 = 2_048;
@@ -163,6 +165,7 @@ fn verify(
     candidates: &RoaringBitmap,
 ) -> RoaringBitmap {
     let needs_seen = matcher.needs_seen();
+    let locked = (VERIFY_GROUP / tests_in(matcher.root()).max(1)).max(1);
     let mut found = RoaringBitmap::new();
     let mut rest = candidates.iter().map(Ordinal);
     loop {
@@ -175,13 +178,28 @@ fn verify(
         } else {
             Vec::new()
         };
-        let reader = catalog.reader();
-        for (at, ordinal) in group.iter().enumerate() {
-            let seen = seen.get(at).copied().flatten();
-            let entry = reader.entry(*ordinal);
-            if entry.is_some_and(|entry| matcher.matches(&TimelineRecord { entry: &entry, seen })) {
-                found.insert(ordinal.0);
+        for (number, part) in group.chunks(locked).enumerate() {
+            if lookup.is_stopped() {
+                return found;
+            }
+            let reader = catalog.reader();
+            for (at, ordinal) in (number * locked..).zip(part) {
+                let seen = seen.get(at).copied().flatten();
+                let entry = reader.entry(*ordinal);
+                if entry.is_some_and(|entry| matcher.matches(&TimelineRecord { entry: &entry, seen })) {
+                    found.insert(ordinal.0);
+                }
             }
         }
+    }
+}
+
+/// Returns the number of tests in a tree; each word counts as a test.
+fn tests_in(node: &Node) -> usize {
+    match node {
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().map(tests_in).sum(),
+        Node::Not(node) => tests_in(node),
+        Node::Text(_, TextTest::Words(words) | TextTest::Phrase(words)) => words.len(),
+        _ => 1,
     }
 }

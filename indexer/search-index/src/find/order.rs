@@ -74,6 +74,11 @@ impl<'a> Ranking<'a> {
         self.sort.iter().any(is_time)
     }
 
+    /// Returns the number of words that are compared with the texts of each timeline.
+    pub(super) fn words(&self) -> usize {
+        self.query.as_ref().map_or(0, QueryWords::words)
+    }
+
     pub(super) fn sort_inputs(&self, entry: &Entry<'_>, seen: Option<Seen>) -> SortInputs {
         let score = self.query.as_ref().map_or(0.0, |query| query.score(entry));
         SortInputs { seen, score }

@@ -28,14 +28,15 @@ pub const FACET_KEYS_MAX: usize = 4;
 pub const FACET_GROUPS_MAX: usize = 10_000;
 /// Maximum number of groups on all levels that are counted.
 const FACET_COUNTED_MAX: usize = 1_000_000;
-/// Maximum number of groups on all levels that are counted with percentiles.
+/// Maximum number of sketches for percentiles: groups on all levels, times the metrics with percentiles. A sketch takes
+/// up to 32 KiB.
 const FACET_SKETCHES_MAX: usize = 20_000;
 /// Maximum number of groups of a result.
 const FACET_ANSWER_MAX: usize = 100_000;
 /// Maximum number of texts of a segment that are counted in an array.
 const COUNTED_TEXTS_MAX: usize = 1 << 22;
-/// Number of rows that are counted between two checks of the stop signal.
-const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
+/// Number of rows, groups and values that are counted between two checks of the stop signal and of the limits.
+const COUNTED_BETWEEN_CHECKS: usize = 1 << 13;
 
 /// Request for counts of rows.
 pub struct RowFacetQuery<'q> {
@@ -239,10 +240,13 @@ impl RowIndex {
 
 /// Returns an error if more groups are counted than the memory of a request allows.
 fn check_count(query: &RowFacetQuery<'_>, groups: usize) -> crate::Result<()> {
-    match query.metrics.iter().any(|metric| metric.has_percentiles) {
-        true => limit("number of groups with percentiles", FACET_SKETCHES_MAX, groups),
-        false => limit("number of counted groups", FACET_COUNTED_MAX, groups),
-    }
+    let sketches = query.metrics.iter().filter(|metric| metric.has_percentiles);
+    limit(
+        "number of groups times columns with percentiles",
+        FACET_SKETCHES_MAX,
+        groups.saturating_mul(sketches.count()),
+    )?;
+    limit("number of counted groups", FACET_COUNTED_MAX, groups)
 }
 
 /// Count of the rows of a segment.
@@ -300,13 +304,9 @@ impl<'q> Count<'q> {
         let mut values = Vec::new();
         let mut codes = Vec::new();
         let (mut groups, mut inner) = (Vec::new(), Vec::new());
-        for (number, document) in found.iter().enumerate() {
-            if number.is_multiple_of(ROWS_BETWEEN_CHECKS) {
-                if (self.query.is_stopped)() {
-                    return Err(SearchError::Stopped);
-                }
-                check_count(self.query, self.levels.iter().map(HashMap::len).sum())?;
-            }
+        self.check()?;
+        let mut unchecked = 0;
+        for document in found {
             values.clear();
             for (number, metric) in self.metrics.iter().enumerate() {
                 if has_expired(metric.expiry.as_ref(), document) {
@@ -315,14 +315,19 @@ impl<'q> Count<'q> {
                 let of_row = metric.values.values_for_doc(document);
                 values.extend(of_row.map(|bits| (number, bits, as_double(metric.form, bits))));
             }
+            self.step(&mut unchecked, 1 + values.len())?;
             self.all.add(&values);
             groups.clear();
             groups.push(Codes::default());
             for (level, key) in self.keys.iter().enumerate() {
                 codes.clear();
                 key.codes(document, &mut codes);
+                // One row with lists has a group for each combination of their elements, which can be billions. The
+                // groups of a row are distinct, so all of them count towards the limit.
+                check_count(self.query, groups.len().saturating_mul(codes.len()))?;
                 inner.clear();
                 for group in &groups {
+                    self.step(&mut unchecked, codes.len() * (1 + values.len()))?;
                     for code in &codes {
                         let mut group: Codes = *group;
                         group[level] = *code;
@@ -335,6 +340,24 @@ impl<'q> Count<'q> {
             }
         }
         Ok(())
+    }
+
+    /// Adds to the number of rows, groups and values since the last check. Checks once there are enough.
+    fn step(&self, unchecked: &mut usize, counted: usize) -> crate::Result<()> {
+        *unchecked += counted;
+        if *unchecked < COUNTED_BETWEEN_CHECKS {
+            return Ok(());
+        }
+        *unchecked = 0;
+        self.check()
+    }
+
+    /// Returns an error if the count is stopped, or if too many groups are counted.
+    fn check(&self) -> crate::Result<()> {
+        if (self.query.is_stopped)() {
+            return Err(SearchError::Stopped);
+        }
+        check_count(self.query, self.levels.iter().map(HashMap::len).sum())
     }
 
     /// Returns the values of the codes of each key.

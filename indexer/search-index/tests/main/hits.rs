@@ -2,15 +2,16 @@
 //!
 //! Collapsing and relevance are compared over all pages of a result; highlights are compared with expected texts.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tideline_condition::operators::{Equals, Phrase, Prefix, Suffix, Wildcard, Words};
 use tideline_condition::{Condition, Literal, Subject, Test};
-use tideline_model::TableId;
-use tideline_search_index::{FindRequest, Hit, SearchError, Sort, SortBy, SortDirection};
+use tideline_model::{Ordinal, TableId};
+use tideline_search_index::{FindRequest, Hit, SearchError, Seen, SeenLookup, Sort, SortBy, SortDirection};
 use tideline_timeline_catalog::AttributeValue;
 
-use crate::harness::{Database, edits, words};
+use crate::harness::{Database, Model, edits, words};
 
 const TITLES: [&str; 6] = [
     "Backup Store, hall 3",
@@ -178,6 +179,54 @@ fn the_best_come_first() {
         assert!(expected.len() > 50, "{text}");
         assert_eq!(found, expected, "{text}");
     }
+}
+
+/// Times of a model, and the number of checks of the stop signal.
+struct Checked<'a>(&'a Model, Cell<usize>);
+
+impl SeenLookup for Checked<'_> {
+    fn seen(&self, ordinals: &[Ordinal]) -> Vec<Option<Seen>> {
+        self.0.seen(ordinals)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.1.set(self.1.get() + 1);
+        false
+    }
+}
+
+/// The stop signal is checked each time before the catalog is locked.
+#[test]
+fn a_sort_by_relevance_for_many_words_locks_the_catalog_for_a_few_timelines_at_a_time() {
+    let database = database();
+    let title = |text: &str| {
+        let subject = Subject::Attribute("title".to_owned());
+        Condition::leaf(subject, text_test(text, 0, false))
+    };
+    let others = (0..500).map(|n| title(&format!("missing word{n}")));
+    let condition = Condition::Or(others.chain([title("store")]).collect());
+    let find = |sort: Vec<Sort>| {
+        let request = FindRequest {
+            condition: condition.clone(),
+            sort,
+            limit: 10,
+            ..FindRequest::default()
+        };
+        let seen = Checked(&database.model, Cell::new(0));
+        let page = database.index.find(&database.catalog, &request, &seen);
+        (page.expect("a valid request").total, seen.1.get())
+    };
+    let (total, checks) = find(Vec::new());
+    let by_relevance = Sort {
+        by: SortBy::Relevance,
+        order: SortDirection::Descending,
+    };
+    let (sorted, checks_of_sort) = find(vec![by_relevance]);
+    assert_eq!((total, sorted), (200, 200));
+    assert!(
+        checks_of_sort >= checks + 40,
+        "{checks} checks without the sort, {checks_of_sort} with it"
+    );
 }
 
 /// Returns the highlights of the first hit of a condition: subject and text, with the matches in brackets.

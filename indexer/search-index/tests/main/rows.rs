@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -18,9 +19,10 @@ use tideline_condition::operators::{
 use tideline_condition::{Condition, ConditionError, Literal, Matcher, Record, Subject, Test, ValueRef};
 use tideline_model::{GeoPoint, KeyRange, SearchAnalyzer, SearchLanguage};
 use tideline_runtime::MemoryAccount;
+use tideline_search_index::SearchError;
 use tideline_search_index::rows::{
-    PartsShown, RowColumn, RowDocument, RowForm, RowIndex, RowMark, RowPosition, RowQuery, RowSort,
-    RowSortBy, RowTraits, RowsShown,
+    PartsShown, RowColumn, RowDocument, RowFacetKey, RowFacetQuery, RowForm, RowIndex, RowMark, RowMetric,
+    RowPosition, RowQuery, RowSort, RowSortBy, RowTraits, RowsShown, highlights,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
@@ -701,4 +703,83 @@ fn a_phrase_of_equal_words_is_found_in_a_long_text_and_can_be_stopped() {
     };
     let page = index.search(&query, RowsShown::default()).expect("a sound index");
     assert_eq!((page.total, checks.get()), (0, 2));
+}
+
+#[test]
+fn groups_of_lists_are_counted_within_limits_and_can_be_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let traits = RowTraits::default();
+    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+    let mut cells = vec![Vec::new(); COLUMNS.len()];
+    cells[1] = (0..90).map(|n| Cell::Text(format!("label-{n}"))).collect();
+    (cells[6], cells[7]) = (vec![Cell::Signed(1)], vec![Cell::Unsigned(2)]);
+    cells[8] = vec![Cell::Float(3.0)];
+    let row = Row {
+        key: b"k".to_vec(),
+        time: 0,
+        cells,
+    };
+    index
+        .replace(vec![row.key.clone()], vec![index.document(&row)])
+        .expect("a writer");
+    index
+        .commit(&RowPosition { end: 1, build: None })
+        .expect("a writer");
+    let matcher = compiled(&Condition::All).expect("a valid condition");
+    let count = |keys: usize, metrics: &[RowMetric], is_stopped: &dyn Fn() -> bool| {
+        let query = RowFacetQuery {
+            root: matcher.root(),
+            by: &vec![RowFacetKey::Value(1); keys],
+            metrics,
+            limit: 1,
+            is_by_value: true,
+            is_stopped,
+        };
+        index.facets(&query, RowsShown::default())
+    };
+    // The only row is in 729,000 groups of the last level.
+    let checks = std::cell::Cell::new(0);
+    let stopped = count(3, &[], &|| checks.replace(checks.get() + 1) >= 20);
+    assert!(matches!(stopped, Err(SearchError::Stopped)), "{stopped:?}");
+    // Each of 8,100 groups has a sketch for each metric.
+    let metric = |column| RowMetric {
+        column,
+        has_percentiles: true,
+    };
+    let refused = count(2, &[6, 7, 8].map(metric), &|| false);
+    assert!(
+        matches!(refused, Err(SearchError::OverLimit { .. })),
+        "{refused:?}"
+    );
+    let counted = count(2, &[metric(8)], &|| false).expect("few groups");
+    assert_eq!((counted.rows, counted.distinct), (1, 90));
+}
+
+/// A time that is quadratic in the number of matches would be minutes.
+#[test]
+fn matches_in_a_long_text_are_highlighted_in_linear_time() {
+    const WORDS: usize = 500_000;
+    let mut cells = vec![Vec::new(); COLUMNS.len()];
+    cells[2] = vec![Cell::Text("red é ".repeat(WORDS))];
+    let row = Row {
+        key: b"k".to_vec(),
+        time: 0,
+        cells,
+    };
+    let leaf = |text: &str| {
+        let (text, distance) = (text.to_owned(), 0);
+        Condition::leaf(
+            Subject::Column("title".to_owned()),
+            Test::from(Words { text, distance }),
+        )
+    };
+    let condition = Condition::Or(vec![leaf("red"), leaf("red white")]);
+    let matcher = compiled(&condition).expect("a valid condition");
+    let started = Instant::now();
+    let found = highlights(matcher.root(), &row);
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
+    assert_eq!((found.len(), found[0].spans.len()), (1, WORDS));
+    let last = 6 * (WORDS - 1);
+    assert_eq!(found[0].spans.last(), Some(&(last..last + 3)));
 }
