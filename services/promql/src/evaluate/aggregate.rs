@@ -62,7 +62,7 @@ impl Scope<'_> {
         let columns = self.vector(&aggregate.inner)?;
         let is_by_name = !aggregate.is_without && aggregate.grouping.iter().any(|label| label == METRIC_NAME);
         let keeps_name = is_by_name && self.shared.settings.keeps_grouped_names;
-        let groups = groups(&columns, aggregate, keeps_name);
+        let groups = groups(self, &columns, aggregate, keeps_name)?;
         self.check_parameter(aggregate, &parameter)?;
         let inner = aggregate.inner.at;
         let result = match aggregate.op {
@@ -138,12 +138,19 @@ fn keeps_label(aggregate: &Aggregate<'_>, name: &str) -> bool {
     }
 }
 
-/// Groups series. The groups are in the order of their first members.
-fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool) -> Vec<Group<'a>> {
+/// Groups series. The groups are in the order of their first members. Fails if the query ends early: a list of labels
+/// can be long, and each label of each series is compared with it.
+fn groups<'a>(
+    scope: &Scope<'_>,
+    columns: &'a [Column],
+    aggregate: &Aggregate<'_>,
+    keeps_name: bool,
+) -> Result<Vec<Group<'a>>> {
     let mut positions: HashMap<Box<[u8]>, usize> = HashMap::new();
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut key = Vec::with_capacity(256);
-    for column in columns {
+    for (number, column) in columns.iter().enumerate() {
+        scope.check_now_and_then(number)?;
         key.clear();
         if aggregate.is_without || !aggregate.grouping.is_empty() {
             for (name, value) in column
@@ -167,5 +174,5 @@ fn groups<'a>(columns: &'a [Column], aggregate: &Aggregate<'_>, keeps_name: bool
             }
         }
     }
-    groups
+    Ok(groups)
 }

@@ -149,7 +149,7 @@ impl Scope<'_> {
         right: &[Column],
         matching: &VectorMatching,
     ) -> Result<Vec<Column>> {
-        let groups = match_groups(left, right, matching);
+        let groups = match_groups(self, left, right, matching)?;
         let swaps = matching.cardinality == Cardinality::OneToMany;
         let has_rivals = groups.iter().any(|group| {
             if swaps {

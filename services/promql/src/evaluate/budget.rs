@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::error::{PromqlError, Result};
 use crate::labels::Labels;
 use crate::source::Source;
+use crate::value::Point;
 
 /// Bytes counted per held sample. In a column, a step takes 8 bytes and costs at least half a sample. In a
 /// result, a sample takes 16 bytes.
@@ -227,6 +228,15 @@ impl<'a> Making<'a> {
         self.cost = self.cost.saturating_add(cost);
         fits(self.cost, self.max)?;
         self.held.grow(cost.saturating_mul(SAMPLE_BYTES))
+    }
+
+    /// Adds a value of a column under construction. Only a histogram has a cost here, because
+    /// [`Budget::reserve_column`] reserves the floats.
+    pub(crate) fn take_point(&mut self, point: &Point) -> Result<()> {
+        match point {
+            Point::Float(_) => Ok(()),
+            Point::Histogram(histogram) => self.take(histogram.sample_size()),
+        }
     }
 
     /// Adds a series without its values.

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::Scope;
 use super::column::Column;
 use crate::ast::VectorMatching;
+use crate::error::Result;
 use crate::labels::{Labels, METRIC_NAME};
 
 /// Series of both sides with equal matching labels.
@@ -15,8 +17,14 @@ pub(super) struct MatchGroup {
     pub(super) right: Vec<usize>,
 }
 
-/// Groups the series of both sides. Groups are in the order of their first series, left side first.
-pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorMatching) -> Vec<MatchGroup> {
+/// Groups the series of both sides. Groups are in the order of their first series, left side first. Fails if the query
+/// ends early: a list of labels can be long, and each label of each series is compared with it.
+pub(super) fn match_groups(
+    scope: &Scope<'_>,
+    left: &[Column],
+    right: &[Column],
+    matching: &VectorMatching,
+) -> Result<Vec<MatchGroup>> {
     let mut positions: HashMap<Box<[u8]>, usize> = HashMap::with_capacity(left.len());
     let mut groups: Vec<MatchGroup> = Vec::with_capacity(left.len());
     let mut key = Vec::with_capacity(256);
@@ -32,14 +40,16 @@ pub(super) fn match_groups(left: &[Column], right: &[Column], matching: &VectorM
         }
     };
     for (at, column) in left.iter().enumerate() {
+        scope.check_now_and_then(at)?;
         let position = position_of(&column.labels, &mut groups);
         groups[position].left.push(at);
     }
     for (at, column) in right.iter().enumerate() {
+        scope.check_now_and_then(at)?;
         let position = position_of(&column.labels, &mut groups);
         groups[position].right.push(at);
     }
-    groups
+    Ok(groups)
 }
 
 /// Returns true if a label is a matching label.

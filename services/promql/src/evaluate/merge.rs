@@ -69,6 +69,8 @@ impl Scope<'_> {
         let mut columns = group.into_iter();
         let mut united = columns.next().expect("a group has a series");
         for column in columns {
+            // A pair takes as long as the steps that its series span together, and there can be many pairs.
+            self.check()?;
             united = self.united_pair(united, &column)?;
         }
         Ok(united)

@@ -2,6 +2,7 @@
 //!
 //! Simple functions over time are offered to the source, which may compute them from its summaries.
 
+use super::budget::Making;
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::selector::Wanted;
 use super::subquery::SubquerySamples;
@@ -154,6 +155,9 @@ impl Scope<'_> {
     ) -> Result<(ColumnBuilder, usize)> {
         let mut builder = ColumnBuilder::new(self.grid.steps);
         let mut scratch = Vec::new();
+        // A function can build a new histogram at each step, from few samples. So the histograms are held from the
+        // beginning, and not only when the column is complete.
+        let mut making = Making::of(self.budget(), 0);
         let parameter =
             |position: usize, step| parameters.get(position).map_or(0.0, |scalar| scalar.at(step));
         let metric = labels.metric_name().unwrap_or_default();
@@ -163,6 +167,7 @@ impl Scope<'_> {
                 Over::Function(function) => {
                     let parameters = [parameter(0, step), parameter(1, step)];
                     if let Some(point) = function.apply(window, parameters, &mut scratch, notes)? {
+                        making.take_point(&point)?;
                         builder.push(step, point);
                     }
                 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tideline_histogram::{Histogram, is_stale};
 
 use super::Scope;
+use super::budget::Making;
 use super::column::{Column, ColumnBuilder, without_metadata};
 use super::window::{CopiedSamples, Spec, with_found_reset};
 use crate::ast::{Bounds, TextRange};
@@ -292,8 +293,11 @@ impl Scope<'_> {
                 is_counted: true,
             };
             let mut builder = ColumnBuilder::new(self.grid.steps);
+            // Each step can have a new histogram, so the histograms are held before the column is complete.
+            let mut making = Making::of(self.budget(), 0);
             self.slide(&slice, spec, metric, at, |step, window, notes| {
                 if let Some(point) = range::smooth_at(window, notes) {
+                    making.take_point(&point)?;
                     builder.push(step, point);
                 }
                 Ok(())

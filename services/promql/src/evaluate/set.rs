@@ -16,7 +16,7 @@ impl Scope<'_> {
         right: Vec<Column>,
         matching: &VectorMatching,
     ) -> Result<Vec<Column>> {
-        let groups = match_groups(&left, &right, matching);
+        let groups = match_groups(self, &left, &right, matching)?;
         let mut sides = [
             left.into_iter().map(Some).collect::<Vec<_>>(),
             right.into_iter().map(Some).collect::<Vec<_>>(),

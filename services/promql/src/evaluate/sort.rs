@@ -3,6 +3,7 @@
 //! The functions reorder the columns, and the result of an instant query keeps the order of its columns.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use super::Scope;
 use super::call::text_of;
@@ -40,6 +41,7 @@ impl Scope<'_> {
                     .iter()
                     .map(text_of)
                     .collect::<Result<Vec<_>>>()?;
+                let names = names_in_use(&columns, &names);
                 columns.sort_by(|a, b| by_labels(a, b, &names));
                 if let Function::SortByLabelDescending = call.function {
                     columns.reverse();
@@ -58,6 +60,17 @@ fn by_value(a: f64, b: f64) -> Ordering {
 /// Compares by falling value, NaN last.
 pub(super) fn by_falling_value(a: f64, b: f64) -> Ordering {
     b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// Returns the names that at least one series has, each once. Other names do not change the order. A query can list
+/// tens of thousands of them, and a comparison of two series, which cannot be stopped, would look up each.
+fn names_in_use<'a>(columns: &[Column], names: &[&'a str]) -> Vec<&'a str> {
+    let labels = columns.iter().flat_map(|column| column.labels.iter());
+    let in_use: HashSet<&str> = labels.map(|(name, _)| name).collect();
+    let mut seen = HashSet::new();
+    let kept = names.iter().copied();
+    kept.filter(|name| in_use.contains(name) && seen.insert(*name))
+        .collect()
 }
 
 fn by_labels(a: &Column, b: &Column, names: &[&str]) -> Ordering {
@@ -112,6 +125,15 @@ fn by_digits(a: &str, b: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::Labels;
+
+    #[test]
+    fn names_that_no_series_has_are_not_compared() {
+        let column = |name: &str| Column::constant(Labels::from_sorted([(name, "1")]), 1.0, 1);
+        let columns = [column("a"), column("c")];
+        assert_eq!(names_in_use(&columns, &["d", "c", "b", "a", "c"]), ["c", "a"]);
+        assert!(names_in_use(&[], &["a"]).is_empty());
+    }
 
     #[test]
     fn numbers_in_texts_compare_as_numbers() {

@@ -190,6 +190,31 @@ struct Limited {
     memory: Memory,
     held: AtomicU64,
     max: u64,
+    /// Largest number of bytes that were held at once by one call.
+    growth_max: AtomicU64,
+}
+
+impl Limited {
+    fn of(memory: Memory, max: u64) -> Self {
+        Self {
+            memory,
+            held: AtomicU64::new(0),
+            max,
+            growth_max: AtomicU64::new(0),
+        }
+    }
+
+    /// Evaluates an instant query.
+    fn evaluate(&self, query: &str) -> Result<QueryResult> {
+        let parameters = QueryParameters {
+            text: query,
+            start: 10 * MINUTE,
+            end: 10 * MINUTE,
+            step: 0,
+            lookback_delta: None,
+        };
+        tideline_promql::evaluate(self, &parse(query)?, &parameters, &settings())
+    }
 }
 
 impl Source for Limited {
@@ -202,6 +227,8 @@ impl Source for Limited {
     }
 
     fn hold(&self, before: u64, now: u64) -> Result<()> {
+        self.growth_max
+            .fetch_max(now.saturating_sub(before), Ordering::Relaxed);
         self.held.fetch_add(now, Ordering::Relaxed);
         let held = self.held.fetch_sub(before, Ordering::Relaxed) - before;
         match held > self.max && now > before {
@@ -222,25 +249,62 @@ fn labels_that_functions_make_longer_are_held() {
     ] {
         // Each call makes 50,000 bytes of labels, which are held until the evaluation ends.
         for (calls, fits) in [(2, true), (30, false)] {
-            let source = Limited {
-                memory: loaded(&series),
-                held: AtomicU64::new(0),
-                max: 1_000_000,
-            };
-            let query = vec![format!("count({call})"); calls].join(" + ");
-            let parameters = QueryParameters {
-                text: &query,
-                start: 10 * MINUTE,
-                end: 10 * MINUTE,
-                step: 0,
-                lookback_delta: None,
-            };
-            let result =
-                tideline_promql::evaluate(&source, &parse(&query).unwrap(), &parameters, &settings());
+            let source = Limited::of(loaded(&series), 1_000_000);
+            let result = source.evaluate(&vec![format!("count({call})"); calls].join(" + "));
             match fits {
                 true => assert_eq!(numbers(result.unwrap()), [calls as f64], "{call}"),
                 false => assert!(is_too_many(&result), "{call}"),
             }
         }
+    }
+}
+
+#[test]
+fn histograms_of_a_column_under_construction_are_held() {
+    let value = "{{schema:0 sum:4 count:4 buckets:[1 2 1]}}";
+    let series = format!(" h {value}+{value}x20\n");
+    for expression in ["rate(h[5m])", "h smoothed"] {
+        // Each of the 100,000 steps has a histogram of its own.
+        let source = Limited::of(loaded(&series), 4_000_000);
+        let result = source.evaluate(&format!("count_over_time(({expression})[100s:1ms])"));
+        assert!(is_too_many(&result), "{expression}");
+        // The evaluation ends at the limit, not when all histograms of the column exist.
+        let growth = source.growth_max.load(Ordering::Relaxed);
+        assert!(growth <= 1_000_000, "{expression}: {growth} bytes at once");
+    }
+}
+
+#[test]
+fn merging_many_series_can_be_stopped() {
+    let mut series = String::new();
+    for at in 1..=200 {
+        writeln!(series, " x{{i=\"{at}\"}} _x{at} 1 stale").unwrap();
+    }
+    let memory = loaded(&series);
+    let query = r#"label_replace(x, "i", "", "", "")"#;
+    let result = memory
+        .evaluate(query, (0, 210 * MINUTE, MINUTE), &settings())
+        .unwrap();
+    let QueryValue::Matrix(found) = result.value else {
+        panic!()
+    };
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].floats.len(), 200);
+    // One check for each selected series, and one for each series that is merged into the first.
+    let checks = memory.checks.load(Ordering::Relaxed);
+    assert!(checks >= 200 + 199, "{checks}");
+}
+
+#[test]
+fn grouping_of_many_series_can_be_stopped() {
+    let series: String = (0..6_400).map(|at| format!(" x{{i=\"{at}\"}} 1x20\n")).collect();
+    let memory = loaded(&series);
+    for (query, selected) in [("sum(x)", 6_400), ("x and x", 2 * 6_400)] {
+        let before = memory.checks.load(Ordering::Relaxed);
+        evaluate(&memory, query, 1_000_000).unwrap();
+        // In addition to one check for each selected series, one for each 64 series while they are grouped, and one for
+        // each 64 series or groups afterwards.
+        let checks = memory.checks.load(Ordering::Relaxed) - before - selected;
+        assert!(checks >= 200, "{query}: {checks}");
     }
 }

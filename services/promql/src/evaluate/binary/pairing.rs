@@ -114,6 +114,7 @@ impl<'a> Pairing<'a> {
             false => Vec::new(),
         };
         for (number, (position, one)) in group.pairs().enumerate() {
+            self.scope.check_now_and_then(number)?;
             let many = &self.many[position];
             let paired = match (one, fill_one) {
                 (Some(one), _) => self.met(many, &self.one[one], is_watched)?,
