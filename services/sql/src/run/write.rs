@@ -23,6 +23,13 @@ use crate::error::{Position, Result, SqlError};
 use crate::plan::{Access, AccessPath, FoundKey, filter_of};
 use crate::statement::{Change, Delete, Name, OnDuplicate, Predicate, Update, Upsert, WriteStatement};
 
+/// Maximum total size, in bytes, of the copies of the changes and of the filter of an `UPDATE` or `DELETE`. Each of at
+/// most 2,000 keys gets a copy, so a request of a few megabytes would otherwise take gigabytes before the write checks
+/// the sizes of its rows.
+const COPIES_BYTES_MAX: usize = 64 << 20;
+/// Bytes that a filter takes per byte of its text. A short literal becomes a condition of its own.
+const FILTER_FACTOR: usize = 16;
+
 /// Planned write.
 #[derive(Debug)]
 pub struct WritePlan {
@@ -90,21 +97,26 @@ impl WritePlan {
 
     fn update(engine: &Engine, update: Update) -> Result<Self> {
         let table = engine.wide_table(&update.table.text)?;
-        let (keys, filter) = by_keys(&table, "UPDATE", Some(update.condition))?;
+        let (keys, filter, mut bytes) = by_keys(&table, "UPDATE", Some(update.condition))?;
         let mut columns = Members::default();
         let (mut clear, mut increment) = (Vec::new(), BTreeMap::new());
         for (column, change) in &update.changes {
             check_column(&table, column)?;
+            bytes += column.text.len();
             match change {
                 Change::Add(number) => {
                     increment.insert(column.text.clone(), *number);
                 }
                 Change::Set(value) => match value.to_column(table.column(&column.text).1)? {
-                    Some(json) => columns.push(&column.text, &json),
+                    Some(json) => {
+                        bytes += json.get().len();
+                        columns.push(&column.text, &json);
+                    }
                     None => clear.push(column.text.clone()),
                 },
             }
         }
+        check_copies(keys.len(), bytes)?;
         let rows = keys.iter().map(|key| RowWrite {
             op: RowOperation::Update,
             key: members(&table, key),
@@ -131,6 +143,7 @@ impl WritePlan {
         let access = Access::new(&table, delete.condition)?;
         let changes = match access.path(&table, delete.allow_scan, "DELETE")? {
             AccessPath::Keys(keys) => {
+                check_copies(keys.len(), filter_bytes(&access.filter()))?;
                 let filter = filter_of(&table, access.filter())?;
                 let condition = filter.map(|filter| RowCondition {
                     exists: None,
@@ -284,12 +297,12 @@ fn upserted(table: &WideTable, upsert: &Upsert, values: &[crate::literal::Litera
     })
 }
 
-/// Returns the keys that a condition selects, and its remaining conditions as a filter.
+/// Returns the keys that a condition selects, its remaining conditions as a filter, and the bytes of the filter.
 fn by_keys(
     table: &WideTable,
     statement: &str,
     condition: Option<Predicate>,
-) -> Result<(Vec<FoundKey>, Option<RowFilter>)> {
+) -> Result<(Vec<FoundKey>, Option<RowFilter>, usize)> {
     let access = Access::new(table, condition)?;
     if !access.is_whole_key() {
         let names = table.layout().logical().iter().map(|column| column.name.as_str());
@@ -303,9 +316,33 @@ fn by_keys(
         ));
     }
     let AccessPath::Keys(keys) = access.path(table, false, statement)? else {
-        return Ok((Vec::new(), None));
+        return Ok((Vec::new(), None, 0));
     };
-    Ok((keys, filter_of(table, access.filter())?))
+    let filter = access.filter();
+    let bytes = filter_bytes(&filter);
+    Ok((keys, filter_of(table, filter)?, bytes))
+}
+
+/// Returns an upper estimate of the size of a filter in bytes.
+fn filter_bytes(filter: &[&Predicate]) -> usize {
+    let texts = filter.iter().map(|condition| condition.to_string().len());
+    FILTER_FACTOR * texts.sum::<usize>()
+}
+
+/// Checks the size of the changes and the filter, of which each key gets a copy.
+fn check_copies(keys: usize, bytes: usize) -> Result<()> {
+    let all = keys.saturating_mul(bytes);
+    if all <= COPIES_BYTES_MAX {
+        return Ok(());
+    }
+    Err(SqlError::OverLimit {
+        message: format!(
+            "the changes and conditions of {keys} keys take {all} bytes, over the limit of {COPIES_BYTES_MAX}; list \
+             fewer keys in a statement, or shorten the values"
+        ),
+        limit: COPIES_BYTES_MAX as u64,
+        actual: all as u64,
+    })
 }
 
 /// Returns an error if the column is a key column.

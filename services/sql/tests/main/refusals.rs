@@ -383,3 +383,25 @@ fn the_deepest_statement_fits_the_stack_of_a_thread() {
     });
     parsed.expect("a thread").join().expect("it does not overflow");
 }
+
+#[test]
+fn copies_for_many_keys_are_limited_before_they_are_made() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, s VARCHAR, n BIGINT, PRIMARY KEY (a))");
+    let numbers: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+    let (keys, text) = (numbers.join(", "), "x".repeat(100 << 10));
+    for statement in [
+        format!("UPDATE t SET s = '{text}' WHERE a IN ({keys})"),
+        format!("UPDATE t SET n = 1 WHERE a IN ({keys}) AND n NOT IN ({keys})"),
+        format!("DELETE FROM t WHERE a IN ({keys}) AND n NOT IN ({keys})"),
+    ] {
+        let error = database.fail(&statement);
+        let start = &statement[..20];
+        assert!(error.to_string().contains("fewer keys"), "{start}: {error}");
+        assert_eq!(kind(&error), Kind::OverLimit, "{start}: {error}");
+    }
+    database.succeed(&format!("UPDATE t SET s = '{text}' WHERE a IN (1, 2, 3)"));
+    database.succeed(&format!(
+        "DELETE FROM t WHERE a IN (1, 2, 3) AND n NOT IN ({keys})"
+    ));
+}
