@@ -15,6 +15,7 @@ use tideline_backend::{Direction, PageLimit};
 use tideline_key_codec::layout::{KeyLayout, Ranges};
 use tideline_log::{RequestRecord, Submitted};
 use tideline_model::{Durability, KeyRange, SequenceNumber};
+use tideline_runtime::Reservation;
 pub use tideline_wide_table::WideError;
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
@@ -40,6 +41,8 @@ const PAGE_BYTES: usize = 1 << 20;
 const NO_PARTS: PartNumbers = PartNumbers::new(1, 0);
 /// Minimum number of rows that a merged scan reads from each bucket in one page.
 const BUCKET_ROWS_MIN: usize = 8;
+/// Holder of the memory of the pages of scans.
+const SCAN_MEMORY: &str = "rows of scans";
 
 /// Result of starting a request with an idempotency key.
 #[derive(Debug)]
@@ -397,10 +400,11 @@ impl Engine {
                 }
             }
         });
-        let cursors = ranges
+        let cursors: Vec<Cursor> = ranges
             .map(|rest| Cursor {
                 rest,
                 rows: VecDeque::new(),
+                bytes: 0,
                 page_rows,
             })
             .collect();
@@ -412,6 +416,7 @@ impl Engine {
             groups: GroupSet::ALL,
             contents: None,
             direction,
+            memory: (cursors.len() > 1).then(|| self.memory().open(SCAN_MEMORY)),
             cursors,
             scanned: 0,
         }
@@ -461,7 +466,8 @@ pub struct ScannedRow {
     pub row: StoredRow,
 }
 
-/// Scan of rows in the order of a path. Memory is bounded by one page per range.
+/// Scan of rows in the order of a path. Memory is bounded by one page per range. A scan of several ranges reserves it,
+/// because a request can name thousands of ranges.
 pub struct RowScan<'e> {
     engine: &'e Engine,
     table: Arc<WideTable>,
@@ -474,6 +480,8 @@ pub struct RowScan<'e> {
     contents: Option<Vec<ColumnName<'static>>>,
     direction: Direction,
     cursors: Vec<Cursor>,
+    /// Memory of the last page of each range; `None` if it is not reserved.
+    memory: Option<Reservation>,
     scanned: u64,
 }
 
@@ -483,6 +491,8 @@ struct Cursor {
     rest: Option<KeyRange>,
     /// Rows or index entries that were read but not returned yet.
     rows: VecDeque<StoredRow>,
+    /// Reserved bytes of the last page.
+    bytes: u64,
     /// Maximum number of rows of the next page; doubled with each page up to [`PAGE_ROWS`].
     page_rows: usize,
 }
@@ -507,6 +517,13 @@ impl RowScan<'_> {
         self
     }
 
+    /// Reserves the memory of each page, also if the scan has only one range. Requests that hold many scans at the
+    /// same time need this. Called before the first row is read.
+    pub fn with_memory(mut self) -> Self {
+        self.memory = Some(self.engine.memory().open(SCAN_MEMORY));
+        self
+    }
+
     /// Returns the number of rows (or index entries) and tombstones read so far.
     pub fn scanned(&self) -> u64 {
         self.scanned
@@ -518,7 +535,8 @@ impl RowScan<'_> {
     ///
     /// # Errors
     ///
-    /// Returns a store error if the table or the index was dropped or stored data cannot be read.
+    /// Returns a store error if the table or the index was dropped or stored data cannot be read, and
+    /// [`EngineError::Memory`] if the memory of a page cannot be reserved.
     pub fn next_row(&mut self) -> Result<Option<ScannedRow>> {
         while let Some(found) = self.next_stored()? {
             let position = found.key.clone();
@@ -614,6 +632,12 @@ impl RowScan<'_> {
                     .rows
                     .page_of_groups(id, of, &range, self.direction, limit)?;
                 self.scanned += page.scanned;
+                if let Some(memory) = &mut self.memory {
+                    let bytes: u64 = page.rows.iter().map(|row| row.bytes() as u64).sum();
+                    memory.shrink(std::mem::take(&mut cursor.bytes));
+                    memory.grow(bytes)?;
+                    cursor.bytes = bytes;
+                }
                 if self.path.index().is_none() {
                     let rows = &page.rows;
                     self.engine

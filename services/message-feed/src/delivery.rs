@@ -226,24 +226,22 @@ fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) 
     Ok(count_members(engine, table, feed, count + 1)? > count)
 }
 
-/// Adds inbox entries for the messages that were sent before the user joined and that the inbox shows. Pulled messages
-/// get none. Returns the number of messages and events that get no entry because their part is closed for writes.
+/// Adds inbox entries for the messages from the sequence number `from` to `until` that a new member sees and that were
+/// not written to the inbox with their messages. Pulled messages get none. Returns the number of messages and events
+/// that get no entry because their part is closed for writes.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
-    joined: &Membership,
-    inbox: TimelineId,
+    (joined, inbox): (&Membership, TimelineId),
+    (from, until): (i64, i64),
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<u64> {
-    if joined.visible_from >= joined.joined {
+    if from >= until {
         return Ok(0);
     }
     let users = engine.users_table(table)?;
     let state = State::read(engine, (table, &users), joined.feed)?;
-    let bounds = (
-        Bound::Included(joined.visible_from),
-        Bound::Included(joined.joined),
-    );
+    let bounds = (Bound::Included(from), Bound::Included(until));
     let ranges = engine.messages_of(table, joined.feed, bounds)?;
     let missing = |found: &StoredRow| {
         let sequence = sequence_of(table, &found.key)?;

@@ -13,7 +13,8 @@ use tideline_engine::backend::Direction;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{COPY, EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
 use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
-use tideline_engine::{Engine, ErrorKind, Timeline, WideTable};
+use tideline_engine::runtime::Reservation;
+use tideline_engine::{Engine, EngineError, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
 use tideline_rows::{Result, RowsError};
 
@@ -146,7 +147,7 @@ fn sources<'e>(
 ) -> Result<(Reader, Vec<Source<'e>>)> {
     let direction = terms.direction();
     let scan = |ranges, wanted| Source {
-        scan: begin_scan(engine, table, ranges, direction, wanted),
+        scan: begin_scan(engine, table, ranges, direction, wanted).with_memory(),
         next: None,
     };
     // A feed that switches to pulled messages during this read has a pulled range above this version. The read ends at
@@ -161,7 +162,10 @@ fn sources<'e>(
     let visible_from = visible.collect();
     for member in memberships {
         let audience = audience(engine, table, member.feed)?;
-        copied_from.extend(audience.copied_from.map(|from| (member.feed, from)));
+        // An entry from before the membership can be left over from an earlier membership. Later changes of its message
+        // have not changed its copy.
+        let from = audience.copied_from.map(|from| from.max(member.joined));
+        copied_from.extend(from.map(|from| (member.feed, from)));
         for (from, to) in &audience.pulled {
             pulled.push((member.feed, (*from).max(member.visible_from), *to));
         }
@@ -275,7 +279,7 @@ pub struct Conversation {
 }
 
 /// Conversations of a user.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Conversations {
     /// Conversations, the one with the newest message first.
     pub conversations: Vec<Conversation>,
@@ -283,6 +287,8 @@ pub struct Conversations {
     pub total: usize,
     /// Number of unread messages of all conversations that are not muted.
     pub unread: u64,
+    /// Memory of the newest messages.
+    _memory: Option<Reservation>,
 }
 
 /// Returns the conversations of a user with the newest messages, and counts the unread messages of all. Reads the
@@ -290,7 +296,7 @@ pub struct Conversations {
 ///
 /// # Errors
 ///
-/// The errors of [`page`].
+/// The errors of [`page`], and [`EngineError::Memory`] if the memory of the newest messages cannot be reserved.
 pub fn conversations(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -301,11 +307,12 @@ pub fn conversations(
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
     let viewer = Viewer::with_blocked(user, blocked);
     let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(memberships.len());
+    let mut memory = engine.memory().open("conversations");
     for member in memberships {
-        newest.push((
-            newest_message(engine, table, &member, &viewer, is_stopped)?,
-            member,
-        ));
+        let message = newest_message(engine, table, &member, &viewer, is_stopped)?;
+        let bytes = message.as_ref().map_or(0, |(_, row)| row.bytes() as u64);
+        memory.grow(bytes).map_err(EngineError::from)?;
+        newest.push((message, member));
     }
     newest.sort_by_key(|(message, member)| {
         let sequence = message.as_ref().map(|(sequence, _)| *sequence);
@@ -329,16 +336,19 @@ pub fn conversations(
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error.into()),
             };
-            let last = last.map(|(_, row)| encoded(table, &encoder, &row));
+            let last = last.map(|(_, row)| encoded(table, &encoder, &row)).transpose()?;
+            let bytes = last.as_ref().map_or(0, |json| json.len() as u64);
+            memory.grow(bytes).map_err(EngineError::from)?;
             found.conversations.push(Conversation {
                 member,
                 feed,
-                last: last.transpose()?,
+                last,
                 unread,
                 mentions,
             });
         }
     }
+    found._memory = Some(memory);
     Ok(found)
 }
 

@@ -288,23 +288,32 @@ pub fn join(
             image: Image::None,
         }])
     };
-    {
+    let is_new = {
         // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds every
         // member who may see a message that it writes.
         let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
-        engine.write_rows(&users, &make, &RowWriteOptions::default())?;
-    }
+        let (_, written) = engine.write_rows(&users, &make, &RowWriteOptions::default())?;
+        matches!(written.rows.first(), Some(RowOutcome::Written(_)))
+    };
     engine.audience_changed(table, feed);
+    let known_from = engine.next_version();
     let joined = member(engine, table, feed, user)?;
     let joined = joined.ok_or_else(|| {
         RowsError::ConditionFailed(format!(
             "user {user:?} has left the feed meanwhile; send the request again"
         ))
     })?;
+    if is_new {
+        // A request that has read the members before the join can have given its message a number above the time of
+        // the join. Its message is neither written to the inbox nor a part of the history. The range is short.
+        let meanwhile = (joined.joined.max(joined.visible_from), known_from);
+        back_fill(engine, table, (&joined, inbox), meanwhile, &|| false)?;
+    }
     if audience(engine, table, feed)?.members.len() > push_max(table) {
         pull(engine, table, &users, feed)?;
     }
-    let skipped = back_fill(engine, table, &joined, inbox, is_stopped)?;
+    let history = (joined.visible_from, joined.joined);
+    let skipped = back_fill(engine, table, (&joined, inbox), history, is_stopped)?;
     Ok(Joined {
         member: joined,
         skipped,

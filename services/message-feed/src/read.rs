@@ -425,7 +425,7 @@ pub fn merge(
         let ranges = bounded.ranges(engine, table, *feed)?;
         sources.push(Source {
             feed: *feed,
-            scan: scan(engine, table, ranges, &bounded, limit.min(MERGE_ROWS_MIN)),
+            scan: scan(engine, table, ranges, &bounded, limit.min(MERGE_ROWS_MIN)).with_memory(),
             next: None,
         });
     }

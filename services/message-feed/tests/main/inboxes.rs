@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use tideline_engine::backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
 use tideline_engine::model::Tier;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
+use tideline_engine::{Engine, EngineError};
 use tideline_message_feed::blocks::{block, blocked, unblock};
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
 use tideline_message_feed::inbox::{conversations, page, reaches_cold};
-use tideline_message_feed::members::{self, MemberChange, change_member, join, leave};
+use tideline_message_feed::members::{self, Joined as Join, MemberChange, change_member, join, leave};
 use tideline_message_feed::read::{self as reading, ReadTerms, Room};
 use tideline_message_feed::send::{WriteTerms, send};
 use tideline_message_feed::{MessageEncoder, MessageList};
@@ -680,5 +681,130 @@ fn a_deleted_inbox_shows_later_messages() {
     let found = read(&database, "ann", MessageOrder::Ascending, 10);
     let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
     assert_eq!(found, [later]);
+    database.close();
+}
+
+/// While the row of a new member is committed, messages are still sent to the members before it. Their numbers can be
+/// above the time of the join.
+#[test]
+fn a_join_misses_no_message_that_is_sent_meanwhile() {
+    for inboxes in [
+        r#"{"push_max": 1000}"#,
+        r#"{"push_max": 1000, "entries": "copy"}"#,
+    ] {
+        join_while_messages_are_sent(inboxes);
+    }
+}
+
+fn join_while_messages_are_sent(inboxes: &str) {
+    const SENDERS: usize = 3;
+    const MEMBERS: usize = 20;
+    const JOINS: usize = 20;
+    let mut database = Database::new(memory(Character::Embedded), &settings(inboxes), None);
+    let (engine, table) = (database.engine(), database.table());
+    let join_as = |user: String, history| join(engine, &table, &key(FEEDS[0]), &user, history, &|| false);
+    for number in 0..MEMBERS {
+        join_as(format!("member {number}"), None).expect("a member");
+    }
+    let is_ended = AtomicBool::new(false);
+    let joined: Vec<Result<Join, RowsError>> = thread::scope(|scope| {
+        for _ in 0..SENDERS {
+            scope.spawn(|| {
+                let messages = parse::<Vec<_>>(&json!([{"columns": {"text": "x"}}]));
+                while !is_ended.load(Ordering::SeqCst) {
+                    let sent = send(engine, &table, &key(FEEDS[0]), &messages, &WriteTerms::default());
+                    sent.expect("sent");
+                }
+            });
+        }
+        let history = |number: usize| number.is_multiple_of(2).then_some(i64::MIN);
+        let joined = (0..JOINS).map(|number| join_as(format!("new {number}"), history(number)));
+        let joined = joined.collect();
+        is_ended.store(true, Ordering::SeqCst);
+        joined
+    });
+    let all = read(&database, "member 0", MessageOrder::Ascending, 500);
+    for joined in joined {
+        let Join { member, .. } = joined.expect("a member");
+        let visible = all
+            .iter()
+            .filter(|(sequence, ..)| *sequence >= member.visible_from);
+        let expected: Vec<i64> = visible.map(|(sequence, ..)| *sequence).collect();
+        let found = read(&database, &member.user, MessageOrder::Ascending, 500);
+        let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
+        assert_eq!(found, expected, "{} with {inboxes}", member.user);
+    }
+    database.close();
+}
+
+/// A leave that ends early keeps entries of the inbox. Changes of their messages do not reach them any more.
+#[test]
+fn a_message_that_is_deleted_after_an_interrupted_leave_stays_deleted() {
+    for inboxes in SETTINGS {
+        let mut database = Database::new(memory(Character::Embedded), &settings(inboxes), None);
+        let (engine, table) = (database.engine(), database.table());
+        let feed = key(FEEDS[0]);
+        for user in ["ann", "bea"] {
+            join(engine, &table, &feed, user, None, &|| false).expect("a member");
+        }
+        let deleted = database.send_one(FEEDS[0], &json!({"columns": {"text": "deleted"}}));
+        let kept = database.send_one(FEEDS[0], &json!({"columns": {"text": "kept"}}));
+        let interrupted = leave(engine, &table, database.id(FEEDS[0]), "ann", &|| true);
+        assert!(
+            matches!(interrupted, Err(RowsError::Cancelled)),
+            "{interrupted:?}"
+        );
+        let target = Target {
+            feed: &feed,
+            sequence: deleted,
+            event: None,
+        };
+        let event = change::delete(engine, &table, target, &on_behalf_of(None)).expect("deleted");
+        join(engine, &table, &feed, "ann", Some(i64::MIN), &|| false).expect("a member");
+        let found = read(&database, "ann", MessageOrder::Ascending, 10);
+        let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
+        assert_eq!(found, [kept, event], "{inboxes}");
+        database.close();
+    }
+}
+
+/// A request holds a page of each feed, and the newest message of each conversation.
+#[test]
+fn reads_of_several_feeds_reserve_the_memory_of_their_messages() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table) = (database.engine(), database.table());
+    let text = "x".repeat(8 << 10);
+    for feed in FEEDS {
+        join(engine, &table, &key(feed), "ann", None, &|| false).expect("a member");
+        database.send_one(feed, &json!({"columns": {"text": text}}));
+    }
+    let feeds = FEEDS.map(|feed| database.id(feed));
+    let merged = |engine: &Engine| {
+        let (terms, encoder) = (ReadTerms::default(), MessageEncoder::default());
+        let merged = reading::merge(engine, &table, &feeds, &terms, &encoder, (1, None), &|| false);
+        merged.map(|merged| merged.messages.len())
+    };
+    let listed = |engine: &Engine| {
+        let found = conversations(engine, &table, "ann", 1, &|| false);
+        found.map(|found| found.total)
+    };
+    assert_eq!(merged(engine).expect("a page"), 1);
+    assert_eq!(listed(engine).expect("conversations"), FEEDS.len());
+    let account = engine.memory();
+    let whole = account.whole_bytes();
+    let set_aside = whole - account.limit_bytes();
+    // Two messages fit, and three do not.
+    account.set_limit(set_aside + account.used_bytes() + (20 << 10));
+    for (found, holder) in [
+        (merged(engine), "rows of scans"),
+        (listed(engine), "conversations"),
+    ] {
+        match found.expect_err("the memory is full") {
+            RowsError::Engine(EngineError::Memory(full)) => assert_eq!(full.holder, holder),
+            error => panic!("{error}"),
+        }
+    }
+    account.set_limit(whole);
+    assert_eq!(merged(engine).expect("a page"), 1);
     database.close();
 }
