@@ -1,8 +1,8 @@
 //! Outcomes of requests with an idempotency key: a repeated request gets the stored outcome and is not executed again.
 //!
 //! The outcome is part of the entry of its request. Before a journal generation is deleted, the outcomes in it are
-//! written as rows of the `REQUESTS` space. Outcomes are evicted by age and by number, in the order of their commits.
-//! Outcomes that were loaded at the start are in this order only within a table.
+//! written as rows of the `REQUESTS` space. Outcomes are evicted by age, number and total size, in the order of their
+//! commits. Outcomes that were loaded at the start are in this order only within a table.
 
 use std::collections::VecDeque;
 
@@ -24,6 +24,9 @@ use crate::stamps::Stamps;
 /// Maximum size of a remembered outcome, in bytes. Its stored form, a third larger, must fit into one write of the
 /// backend.
 pub const OUTCOME_BYTES_MAX: usize = 2 << 20;
+/// Maximum size of all remembered outcomes, in bytes. They are in memory, and outcomes of large writes hold a result
+/// for each row, so the number of outcomes alone does not limit the memory.
+const OUTCOMES_BYTES_MAX: usize = 128 << 20;
 
 /// Request key: 128-bit hash of the idempotency key that the client sent.
 pub type RequestKey = [u8; 16];
@@ -49,6 +52,8 @@ struct State {
     /// Keys of `outcomes`. New keys are appended in the order of their commits; loaded keys precede them, sorted by
     /// time per table.
     order: VecDeque<(TableId, RequestKey)>,
+    /// Bytes of all outcomes.
+    bytes: usize,
     /// Evicted keys whose rows are not deleted yet.
     expired: Vec<(TableId, RequestKey)>,
     /// Number of outcomes remembered so far, which is also the version of the newest one.
@@ -162,6 +167,7 @@ impl Requests {
         let mut state = self.state.lock();
         for (key, outcome) in found {
             state.order.push_back((table, key));
+            state.bytes += outcome.bytes.len();
             state.outcomes.insert((table, key), outcome);
         }
         Ok(())
@@ -186,7 +192,8 @@ impl Requests {
         now: Timestamp,
         settings: &LogSettings,
     ) {
-        let bytes = request.outcome.len();
+        let RequestRecord { key, outcome } = request;
+        let bytes = outcome.len();
         if bytes > OUTCOME_BYTES_MAX {
             tracing::warn!(
                 table = table.0,
@@ -197,18 +204,21 @@ impl Requests {
             return;
         }
         let mut state = self.state.lock();
-        let key = (table, request.key);
+        let key = (table, key);
         let earlier = state.outcomes.get(&key);
         let (is_new, has_row) = (earlier.is_none(), earlier.is_some_and(|outcome| outcome.has_row));
         state.remembered += 1;
         let outcome = Outcome {
             at: now.nanos(),
-            bytes: request.outcome,
+            // A copy: after a replay the outcome is a slice of its entry, which would stay in memory as a whole.
+            bytes: Bytes::copy_from_slice(&outcome),
             version: state.remembered,
             saved: false,
             has_row,
         };
-        state.outcomes.insert(key, outcome);
+        state.bytes += bytes;
+        let replaced = state.outcomes.insert(key, outcome);
+        state.bytes -= replaced.map_or(0, |outcome| outcome.bytes.len());
         if is_new {
             state.order.push_back(key);
         }
@@ -219,11 +229,13 @@ impl Requests {
                 .outcomes
                 .get(&oldest)
                 .is_none_or(|outcome| outcome.at < oldest_kept);
-            if !too_old && state.order.len() <= settings.requests_max {
+            let is_over = state.order.len() > settings.requests_max || state.bytes > OUTCOMES_BYTES_MAX;
+            if !too_old && !is_over {
                 break;
             }
             state.order.pop_front();
             let evicted = state.outcomes.remove(&oldest);
+            state.bytes -= evicted.as_ref().map_or(0, |outcome| outcome.bytes.len());
             if evicted.is_some_and(|outcome| outcome.has_row) {
                 state.expired.push(oldest);
             }

@@ -13,7 +13,8 @@ pub struct LogSettings {
     pub pending_bytes_max: usize,
     /// Group size in bytes at which the committer stops collecting entries and writes the group.
     pub group_bytes_max: usize,
-    /// Maximum number of remembered outcomes of requests with an idempotency key. The oldest are evicted first.
+    /// Maximum number of remembered outcomes of requests with an idempotency key. The oldest are evicted first, also if
+    /// all outcomes together exceed 128 MiB.
     pub requests_max: usize,
     /// Time for which the outcome of a request is remembered.
     pub request_ttl: Duration,

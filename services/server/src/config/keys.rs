@@ -487,7 +487,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.requests_max",
-        "Maximum number of remembered outcomes of such requests; the oldest are dropped first.",
+        "Maximum number of remembered outcomes of such requests. The oldest are dropped first, also if all outcomes\n\
+         together exceed 128 MiB.",
         |config| Slot::Count(&mut config.engine.store.log.requests_max),
     ),
     Key::new(

@@ -1,4 +1,6 @@
 //! Tests of outcomes that change while a flush writes their rows, and of their stored form.
+//!
+//! The limits of one outcome, of one write and of all outcomes together are tested with sizes near them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +150,22 @@ fn an_outcome_above_the_limit_is_not_remembered() {
     remembering.remember_bytes(2, 3);
     remembering.flush(|| {});
     assert_eq!(remembering.stored(), [(2, "\u{2}\u{2}\u{2}".to_owned())]);
+}
+
+#[test]
+fn the_oldest_outcomes_are_evicted_if_all_together_are_too_large() {
+    let remembering = Remembering::new();
+    let is_kept = |key: u8| remembering.requests.outcome(TABLE, [key; 16]).is_some();
+    let fit = u8::try_from(OUTCOMES_BYTES_MAX / OUTCOME_BYTES_MAX).expect("a small number");
+    for key in 0..fit + 2 {
+        remembering.remember_bytes(key, OUTCOME_BYTES_MAX);
+    }
+    let evicted: Vec<u8> = (0..fit + 2).filter(|key| !is_kept(*key)).collect();
+    assert_eq!(evicted, [0, 1]);
+    // The bytes of an outcome that is replaced are free again.
+    remembering.remember_bytes(fit + 1, 1);
+    remembering.remember_bytes(fit + 2, OUTCOME_BYTES_MAX - 1);
+    assert!((2..fit + 3).all(is_kept));
 }
 
 #[test]
