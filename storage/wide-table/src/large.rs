@@ -305,6 +305,8 @@ pub(crate) struct LargeUses {
     /// Held during each write to a part of pieces, because sorted writes to a bucket must not overlap with other
     /// writes. Also held while such a part is freed, so that no write can follow.
     pub(crate) writes: Mutex<()>,
+    /// Held while a part of pieces is created, so that two writers do not create two parts with one number.
+    creation: Mutex<()>,
     /// Cut values that wait for [`writes`](Self::writes). The holder of the lock writes several of them together.
     waiting: Mutex<Vec<Arc<cut::PieceWrite>>>,
 }
@@ -374,6 +376,12 @@ impl WideStore {
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
         let space = rules.large_values.filter(|_| rules.keeps(number));
         let space = space.ok_or(WideError::LargeGone(table))?;
+        let _creation = self.large.creation.lock();
+        // Another writer may have published the part since it was looked up. A second part with the same number would
+        // take its place, and the pieces in the first one could not be found any more.
+        if let Some(part) = self.large_part(table, rules, key)? {
+            return Ok(part);
+        }
         if rules.division.is_some() && !self.open_part(table, rules, number)? {
             return Err(WideError::TooLarge {
                 what: "the number of parts",

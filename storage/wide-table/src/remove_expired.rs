@@ -10,13 +10,18 @@ use tideline_backend::Direction;
 use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
+use crate::codec;
 use crate::division::ALL_PARTS;
 use crate::error::{Damage, Result, WideError};
 use crate::expiry::Expiry;
 use crate::mutation::{ColumnName, Mutation};
 use crate::read::{STEP_PAGE, Scope, StoredRow};
 use crate::store::WideStore;
-use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WriteOptions};
+use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions};
+
+/// Maximum size of the columns of a row that one removal changes, in bytes, unless it is one column. The rest of a write
+/// is for the index entries.
+const CHANGED_BYTES_MAX: usize = WRITE_BYTES_MAX / 2;
 
 /// Result of one step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,9 +78,9 @@ impl WideStore {
             is_removal: true,
             ..WriteOptions::default()
         };
-        let written = self.write(threads, table, &writes, &options, &|_| None)?;
+        let written = self.write_divided(threads, table, &writes, &options)?;
         let is_written = |outcome: &&RowOutcome| matches!(outcome, RowOutcome::Written(_));
-        step.removed = written.rows.iter().filter(is_written).count() as u64;
+        step.removed = written.iter().filter(is_written).count() as u64;
         Ok(step)
     }
 }
@@ -104,21 +109,36 @@ fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWr
         time,
         action,
         // Conditions receive an expired row as `None`. A row that was written in the meantime is not `None`, and is
-        // kept.
-        condition: is_whole.then(|| Box::new(|row: Option<&Mutation<'_>>| row.is_none()) as _),
+        // kept. The cells of a row that was deleted in the meantime are not removed, because an update creates a missing
+        // row.
+        condition: Some(Box::new(move |row: Option<&Mutation<'_>>| {
+            row.is_none() == is_whole
+        })),
         image: Image::None,
     }))
 }
 
-/// Returns the versions of columns that have expired.
+/// Returns the versions of columns that have expired. If the columns are too large to be changed by one write, the
+/// versions of the other columns are left to the next removal.
 fn expired_versions(expiry: &Expiry, row: &Mutation<'_>) -> Vec<(ColumnName<'static>, i64)> {
-    let mut expired = Vec::new();
-    if expiry.is_of_cells() {
-        for column in &row.columns {
-            let versions = column.versions.iter().map(|version| version.time);
-            let versions = versions.filter(|time| expiry.has_expired(*time));
-            expired.extend(versions.map(|time| (column.name.clone().into_owned(), time)));
+    let (mut expired, mut bytes) = (Vec::new(), 0);
+    if !expiry.is_of_cells() {
+        return expired;
+    }
+    for column in &row.columns {
+        let versions = column.versions.iter().map(|version| version.time);
+        let mut times = versions.filter(|time| expiry.has_expired(*time)).peekable();
+        if times.peek().is_none() {
+            continue;
         }
+        // The change of a column holds the versions that remain.
+        let mut rest = column.clone();
+        rest.versions.retain(|version| !expiry.has_expired(version.time));
+        bytes += codec::column_bytes(row.time, &rest);
+        if bytes > CHANGED_BYTES_MAX && !expired.is_empty() {
+            break;
+        }
+        expired.extend(times.map(|time| (column.name.clone().into_owned(), time)));
     }
     expired
 }

@@ -399,6 +399,30 @@ impl WideStore {
         })
     }
 
+    /// Writes rows like [`write`](Self::write), in several writes if they are too large for one: the changes of their
+    /// index entries also count, and can be many times larger than the rows. Returns the outcome of each row.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write). Some of the rows may then be written.
+    pub(crate) fn write_divided(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        writes: &[RowWrite<'_>],
+        options: &WriteOptions,
+    ) -> Result<Vec<RowOutcome>> {
+        match self.write(threads, table, writes, options, &|_| None) {
+            Err(WideError::TooLarge { .. }) if writes.len() > 1 => {
+                let (first, second) = writes.split_at(writes.len() / 2);
+                let mut outcomes = self.write_divided(threads, table, first, options)?;
+                outcomes.extend(self.write_divided(threads, table, second, options)?);
+                Ok(outcomes)
+            }
+            written => Ok(written?.rows),
+        }
+    }
+
     /// Commits an entry that does not depend on conditions. Returns `None` if the state on which it was decided has
     /// changed.
     pub(crate) fn commit(
@@ -441,8 +465,7 @@ impl WideStore {
                 image: Image::None,
             };
             let writes: Vec<RowWrite<'_>> = page.rows.into_iter().map(delete).collect();
-            let written = self.write(threads, table, &writes, &options, &|_| None)?;
-            for outcome in written.rows {
+            for outcome in self.write_divided(threads, table, &writes, &options)? {
                 match outcome {
                     RowOutcome::Refused(Refused::PartClosed(before)) => {
                         return Err(WideError::PartClosed { table, before });

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -546,10 +546,16 @@ fn resolve_action<'w>(
         let time = current.map_or(time, |current| following(time, current));
         changed.insert(name.clone(), Column::with(name.clone(), time, value));
     }
+    // All versions that are removed from a column are removed together, because the change of the column holds the
+    // versions that remain.
+    let mut removed: BTreeMap<&ColumnName<'static>, BTreeSet<i64>> = BTreeMap::new();
     for (name, version) in &update.removed {
+        removed.entry(name).or_default().insert(*version);
+    }
+    for (name, times) in removed {
         let current = before.and_then(|row| row.column(name));
         let rest = current.into_iter().flat_map(|column| &column.versions);
-        let rest = rest.filter(|stored| stored.time != *version).cloned();
+        let rest = rest.filter(|stored| !times.contains(&stored.time)).cloned();
         // Other changes of the same column in this update are added to the remaining versions.
         let column = changed.entry(name.clone()).or_insert_with(|| Column {
             name: name.clone(),

@@ -101,6 +101,42 @@ fn an_index_that_is_built_during_writes_has_every_row() {
 }
 
 #[test]
+fn rows_are_deleted_although_their_entries_exceed_a_write() {
+    const ROWS: usize = 400;
+    let disk = MemoryDisk::new(Character::Embedded);
+    let database = Database::open(Arc::new(MemoryBackend::open(&disk)), 1);
+    // Each entry holds the key of its row, so the entries of a page of rows are six times as large as the page.
+    let index = |number: u32| {
+        serde_json::json!({
+            "id": INDEX.0 + number,
+            "name": format!("by_a_{number}"),
+            "key": [{"name": "a", "type": "i64"}],
+        })
+    };
+    database.set_indexes(&(0..6).map(index).collect());
+    let rows: Vec<usize> = (0..ROWS).collect();
+    for chunk in rows.chunks(50) {
+        let row = |number: &usize| put(&encoded(&format!("{number:02000}")), 1, &[("a", *number as i64)]);
+        database.write(&chunk.iter().map(row).collect::<Vec<_>>());
+    }
+    let entries = || {
+        (0..6)
+            .map(|number| {
+                let index = TableId(INDEX.0 + number);
+                database
+                    .rows_of(index, KeyRange::ALL, Direction::Ascending, 500)
+                    .len()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(entries(), [ROWS; 6]);
+    database.delete_rows(KeyRange::ALL);
+    assert!(database.rows(KeyRange::ALL, Direction::Ascending, 500).is_empty());
+    assert_eq!(entries(), [0; 6]);
+    database.close();
+}
+
+#[test]
 fn a_row_whose_index_key_is_too_long_is_refused() {
     let disk = MemoryDisk::new(Character::Embedded);
     let database = Database::open(Arc::new(MemoryBackend::open(&disk)), 1);

@@ -4,7 +4,7 @@
 //! every backend.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -656,4 +656,32 @@ fn concurrent_values_are_whole() {
         assert!(whole == Some(CellValue::Binary(value_of(thread, number).into())));
     }
     assert_eq!(database.collect_garbage(), (96, 0));
+}
+
+#[test]
+fn concurrent_first_values_create_one_part() {
+    const ROUNDS: u64 = 20;
+    const WRITERS: usize = 8;
+    let mut edits = 0;
+    for _ in 0..ROUNDS {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let database = open(Arc::new(MemoryBackend::open(&disk)), 1);
+        let version = || database.threads.log().manifest().version;
+        let before = version();
+        let start = Barrier::new(WRITERS);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (database, start) = (&database, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    drop(database.begin(&encoded(&format!("{writer}")), LargeKind::Binary));
+                });
+            }
+        });
+        edits += version() - before;
+        database.close();
+    }
+    // A writer that publishes the part after another one can replace a part that already has pieces. Few edits are made
+    // for other reasons, such as storing the trusted time.
+    assert!(edits < 2 * ROUNDS, "{edits} edits created {ROUNDS} parts");
 }

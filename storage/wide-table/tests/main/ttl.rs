@@ -10,10 +10,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction};
+use tideline_log::SHARD;
 use tideline_model::{Clock, KeyRange, ManualClock, TableId, TableSpec, Timestamp};
-use tideline_wide_table::{Action, Mutation, RowOutcome, Settings};
+use tideline_wide_table::{Action, CellValue, Column, Mutation, RowOutcome, Settings, Update};
 
 use super::database::*;
+use super::paused::PausedBackend;
 
 const COLUMNS: [&str; 2] = ["a", "b"];
 const INDEX: TableId = TableId(7);
@@ -282,4 +284,87 @@ fn expired_rows_and_cells_equal_a_naive_model() {
         });
         checked.unwrap_or_else(|error| panic!("cells {are_cells}, groups {is_grouped}: {error}"));
     }
+}
+
+/// Returns the settings of a table whose cells expire, without indexes.
+fn expiring_cells(versions_max: u32) -> TableSpec {
+    let mut spec = spec(versions_max);
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    wide.ttl = serde_json::from_value(serde_json::json!({"after": TTL, "of": "cell"})).expect("valid");
+    spec
+}
+
+#[test]
+fn expired_cells_of_a_row_that_is_larger_than_a_write_are_removed() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+    let database = Database::open_at(backend, Arc::new(clock.clone()), expiring_cells(3), settings());
+    let key = encoded("a");
+    // The two versions of each column that do not expire have 4.8 MB together.
+    for version in 1..=3_u8 {
+        for column in ["c0", "c1", "c2", "c3"] {
+            let time = database.store.next_version();
+            let value = CellValue::Binary(vec![version; 600_000].into());
+            let update = Update {
+                columns: vec![Column::with(named(column), time, value)],
+                ..Update::default()
+            };
+            let outcome = database.write_one(write_of(&key, time, Action::Update(update)));
+            assert_eq!(outcome, RowOutcome::Written(None));
+        }
+        if version == 3 {
+            database.flush();
+        }
+        clock.advance(20 * MINUTE);
+    }
+    clock.advance(MINUTE);
+    database.store.next_version();
+    let steps = [(); 5].map(|()| {
+        let step = database.store.remove_expired(&database.threads, TABLE, &[], 0);
+        step.expect("it is removed").removed
+    });
+    assert_eq!((steps[0], steps[4]), (1, 0), "{steps:?}");
+    let row = database.row(key.as_bytes()).expect("it has not expired");
+    let versions: Vec<usize> = row.columns.iter().map(|column| column.versions.len()).collect();
+    assert_eq!(versions, [2; 4]);
+    database.close();
+}
+
+#[test]
+fn a_row_that_is_deleted_during_the_removal_of_its_cells_stays_deleted() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
+    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    let database = Database::open_at(opened, Arc::new(clock.clone()), expiring_cells(1), settings());
+    let key = encoded("a");
+    for column in COLUMNS {
+        let time = database.store.next_version();
+        database.write_one(set(&key, time, column, 1));
+        clock.advance(20 * MINUTE);
+    }
+    // The flush still writes the cell that then expires.
+    database.flush();
+    clock.advance(21 * MINUTE);
+    let time = database.store.next_version();
+
+    let part = backend.parts(SHARD).expect("the parts").remove(0);
+    let read = backend.pause(move |call| call.reads(part));
+    std::thread::scope(|scope| {
+        let removal = scope.spawn(|| {
+            database
+                .store
+                .remove_expired(&database.threads, TABLE, &[], 0)
+                .expect("it is read")
+        });
+        read.wait();
+        let deleted = database.write_one(write_of(&key, time, Action::Delete));
+        assert_eq!(deleted, RowOutcome::Written(None));
+        read.end();
+        let step = removal.join().expect("it ends");
+        assert_eq!((step.rows, step.removed), (1, 0));
+    });
+    assert_eq!(database.row(key.as_bytes()), None);
+    database.close();
 }

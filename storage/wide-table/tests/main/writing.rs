@@ -266,6 +266,31 @@ fn a_removed_version_uncovers_the_one_before() {
 }
 
 #[test]
+fn one_update_removes_several_versions_of_a_column() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 4);
+        for time in 1..=4 {
+            database.write_one(set("a", time, "c", time * 10));
+        }
+        let removal = Update {
+            removed: vec![(named("c"), 4), (named("c"), 2), (named("c"), 3)],
+            ..Update::default()
+        };
+        database.write_one(write_of("a", 5, Action::Update(removal)));
+        for is_flushed in [false, true] {
+            if is_flushed {
+                database.flush();
+            }
+            let row = database.row(b"a").expect("it exists");
+            let column = row.column(&named("c")).expect("it has a version");
+            let times: Vec<i64> = column.versions.iter().map(|version| version.time).collect();
+            assert_eq!(times, [1], "flushed: {is_flushed}");
+        }
+        database.close();
+    });
+}
+
+#[test]
 fn a_row_over_the_limit_is_refused_and_stays_as_it_was() {
     let disk = tideline_backend::memory::MemoryDisk::new(tideline_backend::memory::Character::Embedded);
     let backend = std::sync::Arc::new(tideline_backend::memory::MemoryBackend::open(&disk));
