@@ -362,21 +362,8 @@ mod tests {
     #[test]
     fn long_texts_are_cut_and_numbers_differ() {
         let (log, mut writer) = AuditLog::new(Timestamp::from_nanos_clamped(70));
-        let record = AuditRecord {
-            at: Timestamp::from_nanos_clamped(1),
-            number: 0,
-            kind: AuditKind::Change,
-            principal: None,
-            tenant: None,
-            client: None,
-            proxy: None,
-            method: "PUT".to_owned(),
-            path: "é".repeat(TEXT_BYTES_MAX),
-            status: None,
-            code: None,
-            count: 1,
-            request_id: None,
-        };
+        let at = Timestamp::from_nanos_clamped(1);
+        let record = AuditRecord::of_change(at, "PUT", "é".repeat(TEXT_BYTES_MAX));
         log.note(record.clone());
         log.note(record);
         for number in [70, 71] {

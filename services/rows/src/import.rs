@@ -23,12 +23,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use bytes::Bytes;
-use tideline_engine::write::REQUEST_KEY_BYTES_MAX;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
 
 use crate::error::{Result, RowsError};
-use crate::write::{WriteSettings, write_entry};
+use crate::write::{WriteSettings, check_room, write_entry};
 
 use self::columns::FileColumns;
 
@@ -80,23 +79,6 @@ pub struct Imported {
     pub stopped: Option<RowsError>,
 }
 
-/// Refuses an idempotency key that has no room for the number of any entry. Otherwise the first entries would be
-/// written, and later ones could never be.
-fn check_key(settings: &ImportSettings) -> Result<()> {
-    let limit = REQUEST_KEY_BYTES_MAX - entry_key("", u64::MAX, LAST_PART).len();
-    match &settings.write.key {
-        Some(key) if key.len() > limit => Err(RowsError::OverLimit {
-            message: format!(
-                "the idempotency key has {} bytes, over the limit of {limit} for an import; use a shorter key",
-                key.len()
-            ),
-            limit: limit as u64,
-            actual: key.len() as u64,
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// Returns the idempotency key of an entry or of a part of it.
 fn entry_key(key: &str, number: u64, part: &str) -> String {
     format!("{key}#{number}{part}")
@@ -124,7 +106,9 @@ pub fn import(
     is_stopped: &dyn Fn() -> bool,
     reject: &mut dyn FnMut(&RowOutcome) -> io::Result<()>,
 ) -> Result<Imported> {
-    check_key(settings)?;
+    if let Some(key) = &settings.write.key {
+        check_room(key, entry_key("", u64::MAX, LAST_PART).len(), "an import")?;
+    }
     let columns = FileColumns::new(table, settings);
     let mut entries = Entries {
         engine,

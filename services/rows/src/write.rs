@@ -13,6 +13,7 @@ mod outcome;
 mod prepared;
 
 use std::borrow::Borrow;
+use std::fmt::Display;
 use std::io;
 use std::iter::Peekable;
 
@@ -45,6 +46,8 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
+/// Size of an idempotency key, in bytes, up to which it has room for the number of any entry: a `#` and 20 digits.
+const LONG_KEY_BYTES: usize = REQUEST_KEY_BYTES_MAX - 21;
 /// Bytes that are allocated per line of an outcome; a line for a written row is shorter, unless its key is long.
 const TYPICAL_OUTCOME_BYTES: usize = 96;
 /// Maximum total size of the returned rows of an entry that are stored with an idempotency key, in bytes. If they are
@@ -176,12 +179,14 @@ pub fn write_lines(
         .filter(|line| !line.trim_ascii().is_empty())
         .zip(0_u64..)
         .peekable();
-    if let Some(key) = &settings.key {
-        let (mut ahead, mut count) = (lines.clone(), 0);
+    if let Some(key) = settings.key.as_ref().filter(|key| key.len() > LONG_KEY_BYTES) {
+        let (mut ahead, mut count) = (lines.clone(), 0_u64);
         while !next_entry(&mut ahead).is_empty() {
             count += 1;
         }
-        check_entry_keys(key, count)?;
+        let added = entry_key("", count.saturating_sub(1)).len();
+        let what = format_args!("a body with {count} entries of at most {ENTRY_LINES} lines");
+        check_room(key, added, what)?;
     }
     let mut entries = 0_u64;
     while let Some((_, first)) = lines.peek().copied() {
@@ -260,18 +265,20 @@ fn entry_key(key: &str, number: u64) -> String {
     }
 }
 
-/// Refuses an idempotency key that is too long for the last of several entries. Otherwise the first entries would be
-/// written, and the others could never be.
-fn check_entry_keys(key: &str, entries: u64) -> Result<()> {
-    let added = entry_key(key, entries.saturating_sub(1)).len() - key.len();
+/// Refuses an idempotency key that has no room for `added` bytes after it, which the last key of several entries has.
+/// Otherwise the first entries would be written, and the others could never be.
+///
+/// # Errors
+///
+/// [`RowsError::OverLimit`], which names `what` the key is too long for.
+pub(crate) fn check_room(key: &str, added: usize, what: impl Display) -> Result<()> {
     let limit = REQUEST_KEY_BYTES_MAX - added;
     if added == 0 || key.len() <= limit {
         return Ok(());
     }
     Err(RowsError::OverLimit {
         message: format!(
-            "the idempotency key has {} bytes, over the limit of {limit} for a body with {entries} entries of at most \
-             {ENTRY_LINES} lines; use a shorter key, or send fewer lines",
+            "the idempotency key has {} bytes, over the limit of {limit} for {what}; use a shorter key",
             key.len()
         ),
         limit: limit as u64,

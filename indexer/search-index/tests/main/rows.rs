@@ -586,13 +586,11 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
     assert_eq!((position, index.documents()), (None, 0));
 }
 
-#[test]
-fn an_empty_list_matches_no_row() {
+/// Opens an index in a new folder, and indexes one row with these cells.
+fn with_one_row(cells: Vec<Vec<Cell>>) -> (tempfile::TempDir, RowIndex, Row) {
     let folder = tempfile::tempdir().expect("a folder");
     let traits = RowTraits::default();
     let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
-    let mut cells = vec![Vec::new(); COLUMNS.len()];
-    (cells[0], cells[6]) = (vec![Cell::Text("red".to_owned())], vec![Cell::Signed(7)]);
     let row = Row {
         key: b"k".to_vec(),
         time: 0,
@@ -604,6 +602,14 @@ fn an_empty_list_matches_no_row() {
     index
         .commit(&RowPosition { end: 1, build: None })
         .expect("a writer");
+    (folder, index, row)
+}
+
+#[test]
+fn an_empty_list_matches_no_row() {
+    let mut cells = vec![Vec::new(); COLUMNS.len()];
+    (cells[0], cells[6]) = (vec![Cell::Text("red".to_owned())], vec![Cell::Signed(7)]);
+    let (_folder, index, row) = with_one_row(cells);
     for name in ["word", "count", "title"] {
         let listed = Condition::leaf(Subject::Column(name.to_owned()), Test::from(In(Vec::new())));
         let others = Condition::Not(Box::new(listed.clone()));
@@ -668,22 +674,9 @@ fn tests_that_an_index_cannot_decide_are_refused() {
 #[test]
 fn a_phrase_of_equal_words_is_found_in_a_long_text_and_can_be_stopped() {
     const WORDS: usize = 200_000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let traits = RowTraits::default();
-    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
     let mut cells = vec![Vec::new(); COLUMNS.len()];
     cells[2] = vec![Cell::Text("red ".repeat(WORDS))];
-    let row = Row {
-        key: b"k".to_vec(),
-        time: 0,
-        cells,
-    };
-    index
-        .replace(vec![row.key.clone()], vec![index.document(&row)])
-        .expect("a writer");
-    index
-        .commit(&RowPosition { end: 1, build: None })
-        .expect("a writer");
+    let (_folder, index, row) = with_one_row(cells);
     let phrase = Phrase {
         text: "red red".into(),
         distance: 0,
@@ -707,24 +700,11 @@ fn a_phrase_of_equal_words_is_found_in_a_long_text_and_can_be_stopped() {
 
 #[test]
 fn groups_of_lists_are_counted_within_limits_and_can_be_stopped() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let traits = RowTraits::default();
-    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
     let mut cells = vec![Vec::new(); COLUMNS.len()];
     cells[1] = (0..90).map(|n| Cell::Text(format!("label-{n}"))).collect();
     (cells[6], cells[7]) = (vec![Cell::Signed(1)], vec![Cell::Unsigned(2)]);
     cells[8] = vec![Cell::Float(3.0)];
-    let row = Row {
-        key: b"k".to_vec(),
-        time: 0,
-        cells,
-    };
-    index
-        .replace(vec![row.key.clone()], vec![index.document(&row)])
-        .expect("a writer");
-    index
-        .commit(&RowPosition { end: 1, build: None })
-        .expect("a writer");
+    let (_folder, index, _) = with_one_row(cells);
     let matcher = compiled(&Condition::All).expect("a valid condition");
     let count = |keys: usize, metrics: &[RowMetric], is_stopped: &dyn Fn() -> bool| {
         let query = RowFacetQuery {

@@ -32,7 +32,7 @@ impl Collector for StateCollector {
         let all_tables = app.service_engine().all_table_stats();
         tiers::put(&mut figures, &all_tables, &stats)?;
         jobs::put(&mut figures, app)?;
-        tables::put(&mut figures, &app.service_engine().stored_data_of(&all_tables))?;
+        tables::put(&mut figures, app.service_engine().stored_data_of(&all_tables))?;
         tenants::put(&mut figures, app)?;
         disk(&mut figures, &stats)?;
         cluster(&mut figures, app)?;

@@ -12,8 +12,7 @@ use super::{bounded, first};
 
 const LABEL: &str = "table";
 
-pub(super) fn put(figures: &mut Figures<'_>, stored: &[TableData]) -> fmt::Result {
-    let mut stored = stored.to_vec();
+pub(super) fn put(figures: &mut Figures<'_>, mut stored: Vec<TableData>) -> fmt::Result {
     stored.sort_by_key(|table| table.id);
     // The internal table with the users of a feed table is reported under the name of the feed table.
     let mut tables: Vec<TableData> = Vec::with_capacity(stored.len());

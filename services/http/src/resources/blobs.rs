@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tideline_connections::Permit;
 use tideline_engine::large::{UPLOAD_MEMORY_BYTES, ValueBytes};
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::{Engine, WideTable};
@@ -33,7 +34,7 @@ use crate::context::{RequestId, current_client};
 use crate::extract::{Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
-use crate::resources::rows::{RowReading, in_tier, tier_of};
+use crate::resources::rows::{RowReading, RowTier, in_tier, tier_of};
 use crate::resources::{Failures, QueryFailures};
 use crate::stream::{self, WriteContext};
 
@@ -338,7 +339,16 @@ async fn read(
             )
         })
     });
-    let value = opened.await?;
+    respond(&app, opened.await?, (tier, permit), (&method, &headers)).await
+}
+
+/// Sends a value, or the range of it that the headers request. The status is 304 if the client has it already.
+async fn respond(
+    app: &Grant,
+    value: ValueBytes,
+    (tier, permit): (RowTier, Permit),
+    (method, headers): (&Method, &HeaderMap),
+) -> Result<Response> {
     let tag = format!("\"{}\"", checksum_text(value.checksum));
     let named = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let is_known = named(header::IF_NONE_MATCH).is_some_and(|known| {
@@ -352,29 +362,11 @@ async fn read(
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let is_current = named(header::IF_RANGE).is_none_or(|known| known == tag);
-    let range = named(header::RANGE).filter(|_| is_current && method == Method::GET);
+    let range = named(header::RANGE).filter(|_| is_current && *method == Method::GET);
     let range = match range.map_or(Requested::Whole, |range| requested(range, value.bytes)) {
         Requested::Whole => None,
         Requested::Bytes(range) => Some(range),
-        Requested::Nothing => {
-            let failure = Failure::over(
-                ErrorCode::RangeNotSatisfiable,
-                "the first byte of the range",
-                value.bytes,
-                value.bytes,
-            );
-            let failure = Failure {
-                message: format!(
-                    "the value has {} bytes, and none of them is in the range",
-                    value.bytes
-                ),
-                ..failure
-            };
-            let mut response = failure.into_response();
-            let all = header_of(format!("bytes */{}", value.bytes));
-            response.headers_mut().insert(header::CONTENT_RANGE, all);
-            return Ok(response);
-        }
+        Requested::Nothing => return Ok(outside(value.bytes)),
     };
     let sent = range.clone().unwrap_or(0..value.bytes);
     let content_type = match value.column_type {
@@ -392,7 +384,7 @@ async fn read(
         let range = header_of(format!("bytes {}-{last}/{all}", range.start));
         headers.insert(header::CONTENT_RANGE, range);
     }
-    let mut response = match method == Method::HEAD {
+    let mut response = match *method == Method::HEAD {
         true => ([(header::CONTENT_TYPE, content_type)], Body::empty()).into_response(),
         false => {
             let work = WriteContext {
@@ -400,7 +392,7 @@ async fn read(
                 cancel: Cancel::new(),
             };
             let (reading, cancel) = (app.clone(), work.cancel.clone());
-            stream::respond(&app, content_type, work, move |writer| {
+            stream::respond(app, content_type, work, move |writer| {
                 let engine = Arc::clone(&reading.engine);
                 in_tier(&reading, &cancel, tier, move |row| {
                     send(&engine, row, &value, sent, writer)
@@ -414,6 +406,24 @@ async fn read(
     }
     response.headers_mut().extend(headers);
     Ok(response)
+}
+
+/// Returns the refusal of a range that has no byte of a value.
+fn outside(bytes: u64) -> Response {
+    let failure = Failure::over(
+        ErrorCode::RangeNotSatisfiable,
+        "the first byte of the range",
+        bytes,
+        bytes,
+    );
+    let failure = Failure {
+        message: format!("the value has {bytes} bytes, and none of them is in the range"),
+        ..failure
+    };
+    let mut response = failure.into_response();
+    let all = header_of(format!("bytes */{bytes}"));
+    response.headers_mut().insert(header::CONTENT_RANGE, all);
+    response
 }
 
 /// Returns true if a request reads a value of an old row.

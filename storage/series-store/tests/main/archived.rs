@@ -18,7 +18,7 @@ use tideline_model::{
 use tideline_series_store::scan::{Grid, Part};
 use tideline_series_store::{
     Adopted, Delete, Order, Recovery, Rewrite, RewriteCause, Selection, SeriesStore, Settings, StoreError,
-    TimelineDirectory,
+    Table, TimelineDirectory,
 };
 
 use crate::fixture::{Half, Point, TARGET, TestBackend, archived_table, read, timeline, tiny, write};
@@ -26,6 +26,19 @@ use crate::moves::all_steps;
 
 /// Time later than any file that a test writes.
 const LATE: i64 = i64::MAX / 2;
+
+/// Moves all segments of a table into one archived segment.
+fn archive_all(store: &SeriesStore, table: &Table) {
+    let survey = store.survey();
+    let inputs = survey.tables.iter().flat_map(|table| &table.segments);
+    let rewrite = Rewrite {
+        table: table.id(),
+        inputs: inputs.map(|have| have.segment.id).collect(),
+        tier: Tier::Archive,
+        cause: RewriteCause::Archive,
+    };
+    store.rewrite(&rewrite, &mut all_steps()).expect("a move");
+}
 
 /// Returns the files of the only archived segment.
 fn copy_of(store: &SeriesStore) -> Arc<ArchiveCopy> {
@@ -188,15 +201,7 @@ fn days_of_few_points_are_aggregated_without_a_request_and_read_once() {
         .collect();
     write(&store, &table, &points, &[timeline(1)]).expect("a write");
     store.seal().expect("a seal");
-    let survey = store.survey();
-    let inputs = survey.tables.iter().flat_map(|table| &table.segments);
-    let rewrite = Rewrite {
-        table: table.id(),
-        inputs: inputs.map(|have| have.segment.id).collect(),
-        tier: Tier::Archive,
-        cause: RewriteCause::Archive,
-    };
-    store.rewrite(&rewrite, &mut all_steps()).expect("a move");
+    archive_all(&store, &table);
     let files = copy_of(&store).files.len() as u64;
     store.close().expect("closed");
     let archive = open();
@@ -264,15 +269,7 @@ fn a_delete_during_an_attachment_hides_the_points_of_segments_attached_later() {
         .collect();
     write(&other, &table, &points, &ids).expect("a write");
     other.seal().expect("a seal");
-    let survey = other.survey();
-    let inputs = survey.tables.iter().flat_map(|table| &table.segments);
-    let rewrite = Rewrite {
-        table: table.id(),
-        inputs: inputs.map(|have| have.segment.id).collect(),
-        tier: Tier::Archive,
-        cause: RewriteCause::Archive,
-    };
-    other.rewrite(&rewrite, &mut all_steps()).expect("a move");
+    archive_all(&other, &table);
     let described = other.archived(&table).pop().expect("one is archived");
     let mut files = ArchiveCopy::clone(&copy_of(&other));
     files.attached = Some(Attached::Foreign);
