@@ -250,9 +250,14 @@ impl Config {
     ///
     /// [`ServerError::Files`] if one of them cannot be read or is not valid.
     pub fn check_files(&self) -> Result<()> {
-        let served = self.http_settings().check_files();
-        let checked = served.and_then(|()| self.webhook_settings().map(drop));
-        checked.map_err(ServerError::Files)
+        let checked = self.http_settings().check_files();
+        let checked = checked.and_then(|()| self.webhook_settings().map(drop));
+        let checked = checked.and_then(|()| {
+            let archive = self.archive_settings().map(drop);
+            archive.map_err(|error| format!("archive.options_file: {error}"))
+        });
+        checked.map_err(ServerError::Files)?;
+        self.check_cluster_files()
     }
 
     /// Returns the settings of webhooks.
@@ -325,8 +330,8 @@ impl Resolved {
     /// # Errors
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
-    /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists without
-    /// effect, and too little memory.
+    /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists or
+    /// archive options without effect, and too little memory.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
@@ -346,6 +351,7 @@ impl Resolved {
         if problems.is_empty() {
             problems.extend(resolved.unsafe_listen());
             problems.extend(resolved.contradictory_promotion());
+            problems.extend(resolved.unused_archive_options());
             problems.extend(resolved.unusable_cluster());
             problems.extend(resolved.incomplete_jwt());
             problems.extend(resolved.unusable_tls());
@@ -387,6 +393,16 @@ impl Resolved {
             ),
         };
         (!list.is_empty()).then(|| Problem::at(self.origin(key), format!("{key} {advice}")))
+    }
+
+    /// Returns a problem if there are options of an archive target, but no target; otherwise `None`.
+    fn unused_archive_options(&self) -> Option<Problem> {
+        let archive = &self.config.archive;
+        (archive.options_file.is_some() && archive.target.is_none()).then(|| {
+            let text =
+                "archive.options_file has no effect without archive.target: set that, or remove the file";
+            Problem::at(self.origin("archive.options_file"), text.to_owned())
+        })
     }
 
     fn unsafe_listen(&self) -> Option<Problem> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tideline_backend::Acknowledged;
 
+use crate::tls;
+
 /// Settings of a connection to a cluster.
 #[derive(Clone)]
 pub struct CassandraOptions {
@@ -58,6 +60,21 @@ impl Default for CassandraOptions {
             request_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
             requests_in_flight: 16,
+        }
+    }
+}
+
+impl CassandraOptions {
+    /// Reads the file of certificate authorities, if the connections are encrypted.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::Misconfigured`](tideline_backend::BackendError::Misconfigured) if the file cannot be read, holds
+    /// no valid certificate, or if this build has no encrypted connections.
+    pub fn check_files(&self) -> tideline_backend::Result<()> {
+        match self.is_tls {
+            true => tls::check(self.ca_file.as_deref()),
+            false => Ok(()),
         }
     }
 }

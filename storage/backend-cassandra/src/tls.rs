@@ -8,7 +8,13 @@ use tideline_backend::{BackendError, Result};
 /// Adds encryption to all connections. Certificates of nodes are checked against `ca_file`, or against the authorities
 /// of the system.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn encrypted(_builder: SessionBuilder, _ca_file: Option<&Path>) -> Result<SessionBuilder> {
+pub(crate) fn encrypted(builder: SessionBuilder, ca_file: Option<&Path>) -> Result<SessionBuilder> {
+    check(ca_file).map(|()| builder)
+}
+
+/// Refuses encrypted connections.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn check(_ca_file: Option<&Path>) -> Result<()> {
     Err(BackendError::Misconfigured {
         reason:
             "this build has no encrypted connections to a cluster: use a released binary, or build it with \
@@ -21,6 +27,18 @@ pub(crate) fn encrypted(_builder: SessionBuilder, _ca_file: Option<&Path>) -> Re
 /// of the system.
 #[cfg(feature = "tls")]
 pub(crate) fn encrypted(builder: SessionBuilder, ca_file: Option<&Path>) -> Result<SessionBuilder> {
+    Ok(builder.tls_context(Some(std::sync::Arc::new(config(ca_file)?))))
+}
+
+/// Reads `ca_file`.
+#[cfg(feature = "tls")]
+pub(crate) fn check(ca_file: Option<&Path>) -> Result<()> {
+    config(ca_file).map(drop)
+}
+
+/// Returns the configuration of encrypted connections.
+#[cfg(feature = "tls")]
+fn config(ca_file: Option<&Path>) -> Result<rustls::ClientConfig> {
     use std::sync::Arc;
 
     use rustls::pki_types::CertificateDer;
@@ -50,6 +68,5 @@ pub(crate) fn encrypted(builder: SessionBuilder, ca_file: Option<&Path>) -> Resu
             settings.with_root_certificates(roots)
         }
     };
-    let config = Arc::new(config.with_no_client_auth());
-    Ok(builder.tls_context(Some(config)))
+    Ok(config.with_no_client_auth())
 }

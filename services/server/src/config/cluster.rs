@@ -11,6 +11,8 @@ use tideline_engine::backend::Acknowledged;
 
 use super::sources::Problem;
 use super::{Config, Resolved};
+#[cfg(feature = "cassandra")]
+use crate::error::ServerError;
 
 /// Engine that stores the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,6 +114,36 @@ impl Config {
             Some(_) => format!("https://{address}"),
             None => address,
         }
+    }
+}
+
+impl Config {
+    /// Reads the files of the connections to the cluster, if the data is stored there.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Files`] if one of them cannot be read or is not valid.
+    #[cfg(feature = "cassandra")]
+    pub(super) fn check_cluster_files(&self) -> crate::error::Result<()> {
+        if self.engine_kind != StorageEngine::Cassandra {
+            return Ok(());
+        }
+        let at = |key: &str, error: &dyn std::fmt::Display| ServerError::Files(format!("{key}: {error}"));
+        let options = crate::cluster::options(self).map_err(|error| at("cassandra.password_file", &error))?;
+        options
+            .check_files()
+            .map_err(|error| at("cassandra.ca_file", &error))
+    }
+
+    /// There are no files, because this build has no connections to a cluster.
+    #[cfg(not(feature = "cassandra"))]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "as in builds with a cluster"
+    )]
+    pub(super) fn check_cluster_files(&self) -> crate::error::Result<()> {
+        Ok(())
     }
 }
 

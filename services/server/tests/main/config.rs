@@ -43,15 +43,24 @@ fn files_that_the_configuration_names_are_checked() {
             &["TIDELINE__HTTP__TLS_KEY_FILE"],
         ),
         ("TIDELINE__WEBHOOKS__CA_FILE", &[]),
+        ("TIDELINE__ARCHIVE__OPTIONS_FILE", &[]),
+        ("TIDELINE__CASSANDRA__PASSWORD_FILE", &[]),
     ] {
         for file in [&broken, &missing] {
-            // The server reads the certificates of webhooks later.
-            if setting.contains("WEBHOOKS") && *file == broken {
+            // The server reads the certificates of webhooks later, and any text is a password.
+            if *file == broken && (setting.contains("WEBHOOKS") || setting.contains("PASSWORD")) {
                 continue;
             }
             for command in [&["config", "check"][..], &["serve", "--listen", "127.0.0.1:0"]] {
                 let mut command = tideline(command);
                 command.env("TIDELINE__SERVER__DATA_DIR", folder.path().join("data"));
+                if setting.contains("ARCHIVE") {
+                    command.env("TIDELINE__ARCHIVE__TARGET", "memory:");
+                }
+                if setting.contains("CASSANDRA") {
+                    command.env("TIDELINE__STORAGE__BACKEND", "cassandra");
+                    command.env("TIDELINE__CASSANDRA__CONTACT", "127.0.0.1:1");
+                }
                 for name in [setting].iter().chain(others) {
                     command.env(name, file);
                 }
@@ -63,6 +72,16 @@ fn files_that_the_configuration_names_are_checked() {
         }
     }
     assert!(!folder.path().join("data").exists());
+}
+
+#[test]
+fn archive_options_without_a_target_are_refused() {
+    let mut command = tideline(&["config", "check"]);
+    command.env("TIDELINE__ARCHIVE__OPTIONS_FILE", "options");
+    let refused = output(command);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("archive.options_file has no effect"), "{said}");
 }
 
 #[test]
