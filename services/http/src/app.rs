@@ -41,21 +41,22 @@ const CHANGES_IN_FLIGHT_MAX: usize = 8;
 /// other's writes.
 const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 
-/// Number of writes, and of reads of each kind, per core that tenants and other clients share while they use the
-/// service at the same time. More requests would compete for the cores, the query threads and the next commit.
+/// Number of concurrent requests of one kind per core that are divided among the clients while a tenant and other
+/// clients use the service at the same time; see [`Permits::with_tenants_max`]. More requests would compete for the
+/// cores, the query threads and the next commit.
 const TENANT_REQUESTS_PER_CORE: usize = 2;
 /// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent remote reads.
 const READS_IN_FLIGHT_MAX: usize = 16;
 
-/// Maximum number of concurrent imports of rows. Each lasts as long as its client sends, and reserves memory.
+/// Maximum number of concurrent imports of rows. An import lasts as long as its client sends, and reserves memory.
 const IMPORTS_IN_FLIGHT_MAX: usize = 16;
 /// Maximum number of concurrent uploads of values. Each holds up to 8 MiB of memory.
 const UPLOADS_IN_FLIGHT_MAX: usize = 8;
 
-/// Maximum number of requests that wait without a permit, for a slow reader of their response or for work of the
-/// server. Each occupies a thread; the runtime has 512 blocking threads.
+/// Maximum number of requests that wait without a permit, for a client that reads slowly or for work of the server.
+/// Each request occupies a thread; the runtime has 512 blocking threads.
 const SLOW_CLIENTS_MAX: usize = 128;
 /// Maximum number of concurrent requests that wait for the end of jobs, each on a thread.
 const WAITS_IN_FLIGHT_MAX: usize = 32;
@@ -65,14 +66,14 @@ const COLD_QUERIES_MAX: usize = 64;
 
 /// Handle to the shared state of all routes. Clones share the state.
 ///
-/// The state is a trait object to keep the build short. With its type, the compiler would derive `Send` and `Sync` of
-/// everything below the engine again for each handler, which was a third of the work to compile this crate.
+/// The state is a trait object to keep the build short. With a concrete type, the compiler would derive `Send` and
+/// `Sync` of all engine types again for each handler, which took a third of the compile time of this crate.
 #[derive(Clone)]
 pub(crate) struct App(Arc<dyn AnyState>);
 
-/// State of the routes, without its type.
+/// Type-erased state of the routes.
 pub(crate) trait AnyState: Send + Sync {
-    /// Returns the state with its type.
+    /// Returns the concrete state.
     fn shared(&self) -> &Shared;
 }
 
@@ -144,7 +145,7 @@ pub(crate) struct Shared {
     pub(crate) change_streams: Arc<ChangeStreams>,
     pub(crate) tokens: TokenStore,
     pub(crate) tenants: TenantStore,
-    /// Changed after each commit, for requests that wait for changes.
+    /// Signal to requests that wait for changes; sent after each commit.
     pub(crate) change_news: tokio::sync::watch::Sender<()>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
     pub(crate) changes: Permits,
@@ -243,7 +244,7 @@ impl App {
         self.memory_of(current_tenant().as_deref())
     }
 
-    /// Returns the memory account of the requests of a tenant, or of those without one.
+    /// Returns the memory account for the requests of a tenant, or for requests without a tenant.
     pub(crate) fn memory_of(&self, tenant: Option<&Tenant>) -> MemoryAccount {
         let process = self.engine.memory();
         let of_tenant = tenant.and_then(|tenant| tenant.memory(process));
@@ -292,7 +293,7 @@ impl App {
         self.end_watches();
     }
 
-    /// Wakes all watches, so that those end whose token is not valid any more.
+    /// Wakes all watches, so that watches whose token is not valid any more end.
     pub(crate) fn end_watches(&self) {
         self.watching.tick_now();
         self.feed_watching.signal_all();

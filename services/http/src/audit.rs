@@ -1,8 +1,12 @@
-//! Audit log: one line, and one record in the audit table, for each change of tables, indexes, parts, timelines, saved
-//! searches, archives, feeds with their members and blocks, change streams, webhooks, jobs, tenants, tokens, the
-//! retention of the audit table and the clock, for each delete of points or rows by a selection, and for each cancelled
-//! query. Also limits the log lines about refused requests. `audit_log` writes the records, and counts refusals for the
-//! audit table.
+//! Audit log. Each of the following is one log line, and one record in the audit table:
+//!
+//! - a change of tables, indexes, parts, timelines, saved searches, archives, feeds with their members and blocks,
+//!   change streams, webhooks, jobs, tenants, tokens, the retention of the audit table, or the clock;
+//! - a delete of points or rows by a selection;
+//! - a cancelled query.
+//!
+//! This module also limits the log lines about refused requests. `audit_log` writes the records, and counts
+//! refusals for the audit table.
 //!
 //! A line contains the operation, the principal and the client address. If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points, rows and messages are not logged;
@@ -22,8 +26,8 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines at level `info` about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations of the native interface that change something, except writes of points, rows and messages, positions of
-/// readers, and statements of SQL: method and route.
+/// Operations of the native interface that change something, as pairs of method and route. Not included are writes
+/// of points, rows and messages, positions of readers, and SQL statements.
 const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
@@ -79,8 +83,9 @@ const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tokens/{token}/rotate"),
 ];
 
-/// Returns true if requests of this method and route are written to the audit log. Requests that were refused (status
-/// 400 to 499) are not; a request that failed later may have changed something.
+/// Returns true if requests of this method and route are written to the audit log. Refused requests (status 400 to
+/// 499) are not written. A request that failed with another status is written, because it may have changed
+/// something.
 pub(crate) fn is_change(method: &str, route: &str) -> bool {
     CHANGES.contains(&(method, route))
 }

@@ -32,12 +32,12 @@ const BATCH_MAX: usize = 200;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between two attempts to write records after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest text of a record, in bytes. Longer ones are cut.
+/// Longest text of a record, in bytes. Longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 1_024;
 /// Maximum number of different refusals of known principals that are counted separately within a minute.
 const REFUSALS_MAX: usize = 500;
-/// Maximum number of different refusals of unknown principals that are counted separately within a minute.
-/// Without the limit, clients without a token could create any number of them.
+/// Maximum number of different refusals of unknown principals that are counted separately within a minute. Without
+/// the limit, clients without a token could create any number of entries.
 const UNKNOWN_REFUSALS_MAX: usize = 50;
 
 /// Audit records of a service.

@@ -41,7 +41,8 @@ pub(crate) fn authenticate(request: &Request, tokens: &TokenStore) -> Result<Arc
     }
 }
 
-/// Returns true if a request to a path without authentication may read what concerns all tables, like `/metrics`.
+/// Returns true if a request to a path without authentication may read data about all tables, as a request to
+/// `/metrics` may.
 pub(crate) fn observes_everything(request: &Request, tokens: &TokenStore) -> bool {
     authenticate(request, tokens).is_ok_and(|principal| {
         Access::new(&principal, Action::Observe).is_ok_and(|access| access.check_all().is_ok())
@@ -66,9 +67,9 @@ fn claimed(request: &Request) -> Option<Cow<'_, str>> {
 }
 
 /// Refuses a request with an unsafe method from a page of another site. Without this check, such a page could send
-/// changes through the browser of a user. A server without a token accepts them from every browser that reaches the
-/// server; a server with a token accepts them if the browser has saved the password, because browsers send a saved
-/// password automatically. Safe methods need no check, because no response allows pages of other sites to read it.
+/// changes through the browser of a user. A server without a token accepts changes from every browser that reaches
+/// the server. A server with a token accepts them if the browser has saved the password, because browsers send a
+/// saved password automatically. Safe methods need no check, because pages of other sites cannot read the response.
 pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
     if request.method().is_safe() || is_own_site(request.headers()) {
         return Ok(());
@@ -80,7 +81,7 @@ pub(crate) fn refuse_other_sites(request: &Request) -> Result<()> {
 }
 
 /// Returns true if the request has no `Origin` header, or if the origin is the host in `Host` or
-/// `X-Forwarded-Host`. A proxy may set the latter; a page cannot.
+/// `X-Forwarded-Host`. A proxy may set `X-Forwarded-Host`; a page cannot.
 fn is_own_site(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = text(header::ORIGIN) else {

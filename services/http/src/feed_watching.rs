@@ -94,7 +94,7 @@ impl Signal {
 pub(crate) struct FeedReader {
     watching: Arc<FeedWatching>,
     table: Arc<WideTable>,
-    /// Position in the journal when it was registered.
+    /// Position in the journal when the reader was registered.
     position: SequenceNumber,
     number: u64,
     signal: Arc<Signal>,

@@ -22,8 +22,8 @@ const READABLE_BY_ALL: u32 = 0o004;
 pub(crate) struct FollowedFile {
     path: PathBuf,
     is_secret: bool,
-    /// Also the state of a file that was refused, so that it is reported once. Not the state of a file that could not
-    /// be read, so that it is read again.
+    /// State of the file when it was last read or refused. A refused file is therefore reported once. A failed read
+    /// does not change the state, so the file is read again.
     last: Stamp,
     /// Reason why the file could not be read the last time, so that it is reported once.
     unread: Option<String>,
@@ -34,11 +34,11 @@ pub(crate) struct FollowedFile {
 enum ReadError {
     /// The file is not acceptable until it changes.
     Refused(String),
-    /// The system could not read the file. The cause can pass without a change of the file.
+    /// The system could not read the file. The cause can disappear without a change of the file.
     Unread(String),
 }
 
-/// State of a file. A file that was replaced or written has another one.
+/// State of a file. It changes when the file is replaced or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,

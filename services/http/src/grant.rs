@@ -1,4 +1,4 @@
-//! Grants: each gives a handler the state of the service, and an engine that reaches only what the request may
+//! Grants: the state of the service for a handler, with an engine that reaches only the tables that the request may
 //! use.
 //!
 //! A handler without a [`Grant`] cannot access a table: the engine of the service is private, and a grant is
@@ -34,7 +34,7 @@ pub(crate) struct Granted {
     pub(crate) access: Option<Access>,
 }
 
-/// State of the service for one request, with what its principal may do.
+/// State of the service for one request, restricted to the permissions of its principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
     app: App,
@@ -106,7 +106,7 @@ fn granted(parts: &Parts) -> Result<&Granted> {
     parts.extensions.get().ok_or_else(undeclared)
 }
 
-/// Returns the error of a route that declares no action. Tests of the routes exclude it.
+/// Returns the error of a route that declares no action. Tests check that no such route exists.
 fn undeclared() -> Failure {
     tracing::error!("a route declares no action");
     Failure::new(ErrorCode::Internal, "internal error")
@@ -215,13 +215,14 @@ impl Grant {
         Ok(())
     }
 
-    /// Checks that the principal may use a change stream: all of its tables are in the scope. For a principal
-    /// without a scope, always succeeds; the operation then reports a stream that does not exist.
+    /// Checks that the principal may use a change stream, that is, that the scope includes all tables of the
+    /// stream. Always succeeds for a principal without a scope; the operation then reports a stream that does not
+    /// exist.
     ///
     /// # Errors
     ///
-    /// Fails as for a missing stream if a table is not in the scope, and if the stream does not exist, unless
-    /// `may_be_new`.
+    /// Fails with the error of a missing stream if a table is not in the scope. Also fails if the stream does not
+    /// exist and `may_be_new` is false.
     pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
         if self.access.principal().scope().is_everything() {
             return Ok(());
@@ -257,7 +258,8 @@ impl Grant {
         }
     }
 
-    /// Returns false if the token has expired or was revoked since the request began. Responses that last check it.
+    /// Returns false if the token has expired or was revoked since the request began. Long-running responses check
+    /// this repeatedly.
     pub(crate) fn is_valid(&self) -> bool {
         self.access.principal().is_valid(self.engine.clock().now())
     }
@@ -271,11 +273,12 @@ impl Grant {
         self.app.check_valid(self.access.principal())
     }
 
-    /// Waits for a permit. A write uses this function, so that it does not begin if its token was revoked meanwhile.
+    /// Waits for a permit. Writes use this function, so that a write does not begin if its token was revoked during
+    /// the wait.
     ///
     /// # Errors
     ///
-    /// Fails if no permit becomes free in time, or if the token has expired or was revoked meanwhile.
+    /// Fails if no permit becomes free in time, or if the token has expired or was revoked during the wait.
     pub(crate) async fn permit(&self, permits: &Permits) -> Result<Permit> {
         let permit = permits.take(current_client()).await?;
         self.check_valid()?;

@@ -41,8 +41,8 @@ pub(crate) const UNNAMED_TENANT: &str =
 const SQL: &str = "/v1/sql";
 /// Suffixes of operator routes that store data.
 const STORING: [&str; 5] = ["/rekey", "/indexes", "/search-indexes", "/restore", "/attach"];
-/// Suffixes of routes whose requests can last as long as the client wants: watches, and reads that can wait for
-/// new data. The latter have separate limits.
+/// Suffixes of routes whose requests can last as long as their clients stay connected: watches, and reads that can
+/// wait for new data. Such reads have separate limits.
 const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
 
 /// Properties of a request that `observe` records, available as soon as they are known. Stored in the extensions
@@ -129,7 +129,7 @@ where
                 });
             }
         };
-        // All requests of a tenant count as those of one client, whatever their addresses.
+        // All requests of a tenant count as requests of one client, whatever their addresses.
         let tenant = principal
             .as_ref()
             .and_then(|principal| principal.tenant())
@@ -223,7 +223,7 @@ fn admit_to_budgets(
 ) -> Result<Option<RunningQuery>> {
     let action = match declared {
         Declared::Action(needed) => Some(needed.action),
-        // SQL statements can read. The handler checks the budgets of writes when it knows that a statement
+        // SQL statements can read. The handler checks the budgets of writes when it has parsed a statement that
         // writes.
         Declared::Any if path == Some(SQL) => Some(Action::Read),
         Declared::Any | Declared::Open => None,

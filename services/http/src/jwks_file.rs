@@ -1,7 +1,7 @@
 //! JSON Web Tokens of an identity provider, verified with the keys of a JWKS file. The file is read again when it changes.
 //!
-//! A verified token is kept until it expires, because checking its signature takes longer than anything else in
-//! the authentication. When a key is removed from the file, the tokens that it has signed become invalid.
+//! A verified token is kept until it expires, because the check of its signature is the slowest part of the
+//! authentication. When a key is removed from the file, the tokens that were signed with the key become invalid.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tideline_engine::model::Timestamp;
 
 use crate::followed_file::FollowedFile;
 
-/// Maximum number of verified tokens that are kept, except those of running requests.
+/// Maximum number of verified tokens that are kept in addition to the tokens of running requests.
 const KEPT_MAX: usize = 10_000;
 
 /// Tokens of an identity provider.
@@ -23,7 +23,7 @@ pub(crate) struct JwksFile {
     settings: JwtSettings,
     file: Mutex<FollowedFile>,
     state: RwLock<State>,
-    /// Maximum number of verified tokens that are kept, except those of running requests.
+    /// Maximum number of verified tokens that are kept in addition to the tokens of running requests.
     kept_max: usize,
 }
 
@@ -81,7 +81,8 @@ impl JwksFile {
             state.kept.retain(|_, kept| kept.principal.is_valid(now));
         }
         if state.kept.len() >= self.kept_max {
-            // Dropped tokens are verified again. The others stay, so that their requests end when their key is removed.
+            // Dropped tokens are verified again. The tokens of running requests stay, so that these requests end
+            // when their key is removed.
             state.kept.retain(|_, kept| is_in_use(kept));
         }
         let kept = state.kept.entry(hash).or_insert(verified);
@@ -107,7 +108,8 @@ impl JwksFile {
     }
 }
 
-/// Returns true if a running request uses the principal of a token, or one for a tenant that was created from it.
+/// Returns true if a running request uses the principal of a token, or a principal for a tenant that was derived
+/// from it.
 fn is_in_use(kept: &mut VerifiedJwt) -> bool {
     Arc::get_mut(&mut kept.principal).is_none_or(|principal| !principal.is_sole())
 }

@@ -2,8 +2,9 @@
 //!
 //! A [`Source`] reads the steps and waits for changes. Watches with the same request share the steps that one of them has
 //! read and encoded ([`SharedSteps`]). A slow client delays only its own watch: after a second, the watch drops the events
-//! that are not sent yet, and reads them again when the client continues. So a watch holds little memory. The memory of a
-//! step is reserved in the memory account while a watch holds it or it is kept for others.
+//! that are not sent yet, and reads them again when the client continues. So a watch holds little memory. The
+//! memory of a step is reserved in the memory account while a watch holds the step or the step is kept for other
+//! watches.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +62,7 @@ pub(crate) struct Step<C> {
 }
 
 impl<C> Step<C> {
-    /// Returns true if the step was read from a version or a later one.
+    /// Returns true if the step was read from this version or a later one.
     pub(crate) fn is_of(&self, version: Option<u64>) -> bool {
         version.is_some() && self.version >= version
     }
@@ -128,7 +129,7 @@ impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
         Ok(step)
     }
 
-    /// Keeps a step for other watches for [`KEPT_FOR`]. It is dropped then, so that idle watches hold no memory.
+    /// Keeps a step for other watches, and drops it after [`KEPT_FOR`], so that idle watches hold no memory.
     fn keep(self: &Arc<Self>, step: &Arc<Step<C>>) {
         {
             let mut kept = self.kept.lock();
@@ -174,7 +175,7 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// Returns true if there is nothing to read before the next change.
     fn is_caught_up(&self) -> bool;
 
-    /// Waits for a change. Returns false if there will be none.
+    /// Waits for a change. Returns false if no further change is possible.
     fn changed(&mut self) -> impl Future<Output = bool> + Send;
 }
 
@@ -195,7 +196,8 @@ enum Next {
     End,
 }
 
-/// Returns the cursor from which a watch continues: the header `Last-Event-ID`, or else the parameter; `None` if it begins now.
+/// Returns the cursor from which a watch continues: the header `Last-Event-ID`, or else the parameter. Returns
+/// `None` for a watch without a cursor, which begins with the next event.
 pub(crate) fn cursor_of<'a>(headers: &'a HeaderMap, parameter: Option<&'a str>) -> Option<&'a str> {
     let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     last_event.or(parameter).filter(|cursor| !cursor.is_empty())
@@ -213,9 +215,9 @@ pub(crate) fn end_of(duration: Option<DurationText>) -> Result<Option<Instant>> 
     duration.map(end).transpose()
 }
 
-/// Returns a response that begins with `ready` and continues with the events of `source` until the client disconnects, the
-/// time is over, a step fails or the service shuts down. The caller has read the first step: a watch that cannot start
-/// has an error status.
+/// Returns a response that begins with `ready` and continues with the events of `source`. It ends when the client
+/// disconnects, the time is over, a step fails or the service shuts down. The caller has already read the first
+/// step, so a watch that cannot start has an error status.
 pub(crate) fn respond<S: Source>(
     app: Grant,
     (source, permit): (S, Permit),

@@ -144,12 +144,13 @@ impl Metrics {
     }
 }
 
-/// Returns the first [`LABELS_MAX`] values, for counters: a sum of the others would fall when a table is dropped.
+/// Returns the first [`LABELS_MAX`] values, for counters. The sum of the other values is omitted, because it would
+/// decrease when a table is dropped.
 fn first<'v>(values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str, f64)> {
     values.take(LABELS_MAX).collect()
 }
 
-/// Returns the first [`LABELS_MAX`] values, and the sum of the others, for gauges.
+/// Returns the first [`LABELS_MAX`] values, and the sum of the other values, for gauges.
 fn bounded<'v>(mut values: impl Iterator<Item = (&'v str, f64)>) -> Vec<(&'v str, f64)> {
     let mut own: Vec<_> = values.by_ref().take(LABELS_MAX).collect();
     if let Some(others) = values.map(|(_, value)| value).reduce(|sum, value| sum + value) {

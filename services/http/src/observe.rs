@@ -237,8 +237,8 @@ impl Observed {
     }
 }
 
-/// Running request that may make a change. If its client disconnects before the response, the change may still
-/// be executed; it is recorded without an outcome.
+/// Running request that may make a change. If its client disconnects before the response, the change may still be
+/// executed, and it is recorded without an outcome.
 struct RunningChange {
     app: App,
     method: &'static str,

@@ -1,5 +1,5 @@
-//! Requested jobs that run in the background, because their clients do not wait for the end. The same thread starts
-//! and runs a job, so every listed job has a thread.
+//! Requested jobs that run in the background, because their clients do not wait for the end. A job is started and
+//! run by the same thread, so every listed job has a thread.
 
 use tideline_connections::Permit;
 use tideline_openapi::ErrorCode;

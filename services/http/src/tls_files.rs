@@ -1,5 +1,5 @@
-//! Certificates in files that are read again when they change: that of the listener with its private key, and
-//! those of the authorities of other servers.
+//! Certificates in files that are read again when they change: the certificate of the listener with its private
+//! key, and the certificates of the authorities of other servers.
 //!
 //! A renewal replaces the certificate and the key one after the other. While they do not match, the previous
 //! pair stays in use.

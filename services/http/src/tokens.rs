@@ -1,8 +1,8 @@
 //! Tokens of the server: authentication of requests, and the stored tokens. Tokens can also come from the configuration,
 //! from a file of hashes, and from an identity provider.
 //!
-//! Times are those of the clock of the machine, as for certificates: after a long stop, the trusted time of the
-//! data can be behind.
+//! Times are wall-clock times, as for certificates: after a long stop, the trusted time of the data can be behind
+//! the wall clock.
 //!
 //! Stored tokens are rows of the server ([`Engine::put_state`]), with a copy in memory. A change is stored
 //! before the copy is changed, under one lock, so both agree except after an error of unknown outcome. The copy

@@ -1,8 +1,8 @@
 //! Shared state of all watches: background threads, ticks, and updates shared by watches with the same request.
 //!
-//! 1. A commit wakes a single task, regardless of the number of watches. The task collects changes for 10 ms to 1 s,
-//!    depending on the number of open watches, and then ticks. On a tick, each watch advances to the same position in
-//!    the journal.
+//! 1. A commit wakes a single task, regardless of the number of watches. The task collects changes for 10 ms to
+//!    1 s, depending on the number of open watches, and then signals the watches (a tick). On a tick, each watch
+//!    advances to the same position in the journal.
 //! 2. The updates (steps) are read and encoded on threads of low priority, so that watches do not take processor time
 //!    from writers.
 //! 3. Watches of one table with the same condition, fields and format form a [`WatchGroup`]. They advance to
@@ -113,7 +113,7 @@ impl Watching {
         self.ticks.subscribe()
     }
 
-    /// Returns the group of watches that have the events of this watcher in this format; creates the group if no open
+    /// Returns the group of watches with the events of this watcher in this format; creates the group if no open
     /// watch uses it.
     pub(crate) fn join(&self, watcher: &Watcher, text: EventText) -> Arc<WatchGroup> {
         let table = watcher.table();

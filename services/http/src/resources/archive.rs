@@ -120,7 +120,8 @@ impl<'s> TargetUses<'s> {
     }
 }
 
-/// Returns every target that a table refers to and, with `has_all`, the configuration; empty if the store has no archive.
+/// Returns every target that a table refers to. With `has_all`, also returns the targets of the configuration.
+/// Empty if the store has no archive.
 fn targets(engine: &Engine, mut uses: TargetUses<'_>, has_all: bool) -> Vec<ArchiveTarget> {
     let Some(archive) = engine.store().archive() else {
         return Vec::new();

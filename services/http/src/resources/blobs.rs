@@ -342,7 +342,8 @@ async fn read(
     respond(&app, opened.await?, (tier, permit), (&method, &headers)).await
 }
 
-/// Sends a value, or the range of it that the headers request. The status is 304 if the client has it already.
+/// Sends a value, or the range of it that the headers request. The status is 304 if the client already has the
+/// value.
 async fn respond(
     app: &Grant,
     value: ValueBytes,

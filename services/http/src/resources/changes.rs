@@ -145,9 +145,9 @@ async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Re
 
 /// Read the changes of a stream after a cursor
 ///
-/// Only changes on stable storage are returned. All changes of a key are in one partition, in the order of the writes; a
-/// deletion of a range of keys is in every partition. A record of the kind `gap` stands for changes that are not kept any
-/// more.
+/// Only changes on stable storage are returned. All changes of a key are in one partition, in the order of the
+/// writes. A deletion of a range of keys is in every partition. A record of the kind `gap` replaces changes that
+/// are not kept any more or cannot be read.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/records", tag = "changes", operation_id = "read_changes",
@@ -186,7 +186,7 @@ async fn list_groups(
 
 /// Create a consumer group, or change whether it holds changes
 ///
-/// The server keeps a checkpoint for each partition. Creating a group again changes no checkpoint.
+/// The server keeps a checkpoint for each partition. Creating a group again does not change its checkpoints.
 #[utoipa::path(
     security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}/groups/{group}", tag = "changes", operation_id = "put_consumer_group",
@@ -239,9 +239,9 @@ async fn delete_group(app: Grant, Path(GroupPath { stream, group }): Path<GroupP
 
 /// Read the changes of a partition of a consumer group
 ///
-/// Without a cursor, the changes after the checkpoint are returned. Reading does not move the checkpoint:
-/// confirm the changes after they are processed. To read on before it has confirmed, a reader sends `next` of
-/// its last page as `cursor`.
+/// Without a cursor, the changes after the checkpoint are returned. Reading does not move the checkpoint: confirm
+/// the changes after they are processed. To read further changes before earlier ones are confirmed, send `next` of
+/// the last page as `cursor`.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/changes/{stream}/groups/{group}/records", tag = "changes", operation_id = "read_group_changes",
@@ -349,7 +349,7 @@ async fn page(
     let app = app.clone();
     blocking(move || {
         let _permit = permit;
-        // Memory of the records, and of the journal entries from which they are made.
+        // Memory of the records, and of the journal entries that are decoded for them.
         let _memory = app
             .engine
             .memory()

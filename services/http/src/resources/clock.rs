@@ -20,8 +20,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Read the clock
 ///
-/// The age of points is determined by a trusted clock. The trusted clock follows the clock of the machine while
-/// that clock agrees with the monotonic time. During a disagreement nothing is deleted because of its age.
+/// The age of points is determined by a trusted clock. It follows the clock of the machine while that clock agrees
+/// with the monotonic time. During a disagreement nothing is deleted because of its age.
 #[utoipa::path(
     security(("token" = ["observe"])),
     get, path = "/v1/clock", tag = "jobs", operation_id = "read_clock",
@@ -33,8 +33,8 @@ async fn read(app: Grant, id: RequestId) -> Json<ClockView> {
 
 /// Confirm the clock
 ///
-/// Declares the clock of the machine correct. It is trusted immediately, and points that have expired
-/// according to it are deleted. Check `wall` in `GET /v1/clock` first.
+/// Declares that the clock of the machine is correct. The clock is trusted immediately, and points that have
+/// expired according to it are deleted. Check `wall` in `GET /v1/clock` first.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/clock/confirm", tag = "jobs",

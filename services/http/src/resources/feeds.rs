@@ -376,7 +376,7 @@ fn terms_of(request: &ReadFeeds, cursor: &tideline_openapi::feed::FeedCursor) ->
     }
 }
 
-/// Returns true if the read of some feed reaches old rows.
+/// Returns true if the read of at least one feed reaches old rows.
 fn any_cold<T>(
     mut feeds: impl Iterator<Item = T>,
     mut is_cold: impl FnMut(T) -> std::result::Result<bool, RowsError>,

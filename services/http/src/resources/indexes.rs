@@ -62,10 +62,10 @@ async fn list(
 
 /// Create an index
 ///
-/// An index sorts the rows by a separate key. Its key columns are columns of the rows or of the primary key, and can
-/// have all the forms that key columns of a table can have. A row has an entry if it has a value in every column of the
-/// index. Every write maintains the entries of its rows in the same journal entry, so a read through the index reflects
-/// every earlier write.
+/// An index sorts the rows by a separate key. Its key columns are columns of the rows or of the primary key. They
+/// can have all forms of the key columns of a table. A row has an entry if it has a value in every column of the
+/// index. Every write maintains the entries of its rows in the same journal entry, so a read through the index
+/// reflects every earlier write.
 ///
 /// The job `build_index` adds the entries of the existing rows while writes continue; it resumes after a restart. Until
 /// it has ended, reads of the index are refused with status 503. Each index makes each write more expensive: a change

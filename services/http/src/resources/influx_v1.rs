@@ -1,6 +1,7 @@
 //! Routes of InfluxDB 1 agents: `/write`, `/query`, `/ping`.
 //!
-//! Only the statements that agents send with their writes are supported. Points are read with the other APIs.
+//! Only the statements that agents send in addition to their writes are supported. Points are read with the other
+//! APIs.
 
 use std::io::{self, Write as _};
 
@@ -95,10 +96,10 @@ struct StatementQuery {
 
 /// Execute statements of agents (InfluxDB 1)
 ///
-/// `SHOW DATABASES` lists the tables with the model series. `CREATE DATABASE` creates a table of that name if
-/// it is a valid table name. It succeeds without a change if the table exists, or if points of the default
-/// table already have the name as their tag `db`. `DROP DATABASE` succeeds without a change if there is no
-/// table of that name; tables cannot be dropped this way.
+/// `SHOW DATABASES` lists the tables with the model series. `CREATE DATABASE` creates a table of the given name
+/// if the name is a valid table name. The statement succeeds without a change if the table exists, or if points of
+/// the default table already have the name as the value of the tag `db`. `DROP DATABASE` succeeds without a change
+/// if there is no table of the given name; tables cannot be dropped this way.
 #[utoipa::path(
     security(("token" = [])),
     get, path = "/query", tag = "influx",
@@ -310,8 +311,8 @@ fn refusal(engine: &Engine, statement: &Statement) -> Option<String> {
 /// Creates the table of a database. Returns true if the table was created, false if it exists already or is not needed;
 /// on error, a human-readable reason.
 ///
-/// No table is created if points of the default table already have the name as their tag `db`: the history of the
-/// database would otherwise be split between two tables.
+/// No table is created if points of the default table already have the name as the value of the tag `db`. Otherwise
+/// the history of the database would be split between two tables.
 fn create_database(engine: &Engine, name: &str, origin: Origin) -> std::result::Result<bool, String> {
     if engine.table(name).is_ok() {
         return Ok(false);

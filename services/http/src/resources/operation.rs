@@ -56,13 +56,21 @@ pub(crate) fn alive(message: &str) -> Health {
 
 /// Check that the service is ready
 ///
-/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while reads
-/// of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists the
-/// causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt. An archive
-/// that makes no progress is also listed as a reason, but with 200: the points or rows stay in their tier. So are
-/// messages that the job `fan_out` has not written to inboxes for an hour; inboxes read them from their feeds. So are
-/// warnings about the configuration, such as connections in clear text beyond this machine. Warnings that name tables or
-/// change streams are only counted in the response to a request without a token that may read `/metrics`.
+/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while
+/// reads of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists
+/// the causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt.
+///
+/// `reasons` also lists warnings, with status 200:
+///
+/// * an archive that makes no progress: the points or rows stay in their tier
+/// * messages that the job `fan_out` has not written to inboxes for an hour: inboxes read them from their feeds
+/// * a search index that is being opened or built, or that has failed
+/// * change streams that keep most of the bytes that are allowed for them
+/// * a clock in doubt, and a failed seal, which is retried
+/// * warnings about the configuration, such as connections in clear text beyond this machine
+///
+/// Warnings that name tables or change streams are listed only for requests that may read `/metrics`. For other
+/// requests they are only counted.
 #[utoipa::path(
     security(()),
     get, path = "/ready", tag = "operation",
@@ -157,7 +165,7 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
     ), Failures)
 )]
 async fn metrics_text(app: Grant, headers: HeaderMap) -> Result<Response> {
-    // The figures of all tables together.
+    // The metrics include figures of all tables.
     app.access.check_all()?;
     let accepted = headers
         .get(header::ACCEPT)
@@ -176,7 +184,7 @@ async fn metrics_text(app: Grant, headers: HeaderMap) -> Result<Response> {
     stream::respond(&app, content_type, WriteContext::default(), write).await
 }
 
-/// Read what the engine that stores the data guarantees
+/// Read the guarantees of the storage engine
 ///
 /// The guarantees do not change while the server runs. If `acknowledged` is `replicated`, every response also has the
 /// header `Tideline-Acknowledged: replicated`.

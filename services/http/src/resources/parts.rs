@@ -1,5 +1,5 @@
-//! `/v1/tables/{table}/parts`: lists the parts of a wide table, previews the effects of their ages, drops old parts,
-//! and restores archived parts.
+//! `/v1/tables/{table}/parts`: lists the parts of a wide table, previews the effects of its age settings, drops old
+//! parts, and restores archived parts.
 //!
 //! A restore runs in the background as a job, which holds a permit for requested jobs.
 
@@ -64,11 +64,11 @@ async fn list(
     }))
 }
 
-/// Preview the ages of the parts of a wide table
+/// Preview the age settings of a wide table
 ///
-/// Returns the parts that the ages of the table would move to the cold tier, archive, close for writes, hide and drop
-/// from now on. If the request contains changes, they are applied to the ages first. The table itself is not changed;
-/// use `PATCH /v1/tables/{table}` to apply the changes.
+/// Returns the parts that the age settings of the table would move to the cold tier, archive, close for writes,
+/// hide and drop from now on. Changes in the request are applied to the age settings first. The table itself is not
+/// changed; use `PATCH /v1/tables/{table}` to apply the changes.
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/parts/preview", tag = "rows", operation_id = "preview_parts",

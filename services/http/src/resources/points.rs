@@ -63,10 +63,11 @@ struct WriteQuery {
 /// for requests without a content type (also `application/x-www-form-urlencoded`, the default of curl).
 /// `Content-Encoding` can be `gzip`, `deflate` or `zstd`.
 ///
-/// While the clock of the server is in doubt (`/v1/clock`), points without a timestamp are rejected as retryable. The
-/// table then accepts points from `write_past` before the earlier to `write_future` after the later of two times: the
-/// trusted time and the wall clock. Points outside these bounds are rejected as retryable too. If no point of a request
-/// is stored and at least one point was rejected for one of these reasons, the response is 503.
+/// While the clock of the server is in doubt (`/v1/clock`), the trusted time and the wall clock differ. Points
+/// without a timestamp are then rejected as retryable. Other points are accepted from `write_past` before the
+/// earlier of the two times to `write_future` after the later one; points outside these bounds are rejected as
+/// retryable too. If no point of a request is stored and at least one point was rejected for one of these reasons,
+/// the response is 503.
 ///
 /// A write can be repeated safely if its points have timestamps. Otherwise send an `Idempotency-Key`: a request
 /// with the same key within a day returns the first outcome and stores nothing. The same key with another body

@@ -28,9 +28,9 @@ struct QueryPath {
 
 /// List running queries
 ///
-/// Returns the running queries of all protocols, oldest first. Queries of cold points and requests for rows in cold or
-/// archived parts that wait in their queue are included. Each query has the numbers of timelines, points and values
-/// that it has read so far.
+/// Returns the running queries of all protocols, oldest first. Queries of cold points and requests for rows in cold
+/// or archived parts are included while they wait in their queue. Each query has the number of its selected
+/// timelines, and the numbers of points and values that it has read so far.
 #[utoipa::path(
     security(("token" = ["operate"])),
     get, path = "/v1/queries", tag = "points", operation_id = "list_queries",

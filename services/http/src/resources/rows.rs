@@ -131,10 +131,11 @@ struct DeleteQuery {
 
 /// Write rows
 ///
-/// Puts, updates and deletes rows. A row with a condition is written only if the condition is met. Either all writes
-/// of a partition are applied or none of them; partitions are independent of each other. The partition of a row is
-/// given by the first key column that is neither a hash prefix nor a bucket. Rows that are written become visible and
-/// durable together. Writes are applied in their order; each one takes effect on the result of the writes before it.
+/// Puts, updates and deletes rows. A row with a condition is written only if the condition is met. Either all
+/// writes of a partition are applied or none of them; partitions are independent of each other. The first key
+/// column that is neither a hash prefix nor a bucket determines the partition of a row. Rows that are written
+/// become visible and durable together. Writes are applied in their order; each write applies to the result of the
+/// writes before it.
 ///
 /// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
 /// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
@@ -295,11 +296,11 @@ fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
     engine.wait_all_searchable(table, everything, Instant::now() + WAIT_MAX)
 }
 
-/// Writes the rows of a small request, and waits for the commit without occupying a thread: switching threads would be
-/// most of the cost of a small write. Returns `None`, with nothing written, if the request must be executed in the
-/// usual way.
+/// Writes the rows of a small request, and waits for the commit without occupying a thread: switching threads would
+/// be most of the cost of a small write. Returns `None`, with nothing written, if the request must be executed in
+/// the usual way.
 ///
-/// Gives the permit back before it waits, so that groups of the committer have more writes than there are permits. The
+/// Releases the permit before the wait, so that a commit group can contain more writes than there are permits. The
 /// committer limits the bytes of the writes that wait for it.
 async fn write_small(
     engine: &Arc<Engine>,
@@ -383,8 +384,8 @@ pub(crate) fn report(
 
 /// Read rows by their keys
 ///
-/// Returns rows in the order of the keys: `keys` lists keys, `in` lists values of each key column, and all
-/// combinations of them are read. A row that does not exist is `null`.
+/// Returns rows in the order of the keys. `keys` is a list of keys. `in` lists values of each key column, and all
+/// combinations of these values are read. A row that does not exist is `null`.
 ///
 /// With `Accept: application/x-ndjson`, each row is a line, and the last line has the member `found`. CSV, Arrow and
 /// Parquet are tables with the columns of a scan. All four formats omit rows that do not exist.
@@ -487,13 +488,15 @@ async fn get(
 /// the scan stops.
 ///
 /// CSV, Arrow and Parquet are tables with the key columns, then the requested columns. A requested prefix such as
-/// `seen_*` is one column of this name with a JSON object of all columns that begin with it. Without `columns`, the
-/// table has all declared columns, and the column `*` for others. Types are those of the declarations; in Arrow and
-/// Parquet, decimals are text unless `decimal_scale` is given, and columns that are not declared are text. These
-/// formats stream all rows. With a `limit` of up to 10,000 they return a page, whose end is described by the headers
-/// `Tideline-Scanned`, `Tideline-Returned`, `Tideline-Next` (the page token; missing at the end of the scan) and
-/// `Tideline-Reason`. The metadata `tideline.summary` of a Parquet file has the same members as the last line of
-/// NDJSON.
+/// `seen_*` is one column of this name with a JSON object of all columns that begin with the prefix. Without
+/// `columns`, the table has all declared columns, and the column `*` for other columns. Columns have their declared
+/// types. In Arrow and Parquet, decimals are text unless `decimal_scale` is given, and columns that are not
+/// declared are text.
+///
+/// These formats stream all rows. With a `limit` of up to 10,000 they return a page, whose end is described by the
+/// headers `Tideline-Scanned`, `Tideline-Returned`, `Tideline-Next` (the page token; missing at the end of the
+/// scan) and `Tideline-Reason`. The metadata `tideline.summary` of a Parquet file has the same members as the last
+/// line of NDJSON.
 ///
 /// A scan of the whole table, without `prefix` and `range`, needs `allow_scan`.
 #[utoipa::path(
@@ -655,10 +658,11 @@ fn rows_example() -> &'static str {
 /// rows and deletions; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs
 /// `allow_scan`.
 ///
-/// With `estimate`, the count is exact up to 20,000 rows read. Beyond that it is estimated from a sample of at most
-/// 200,000 more, and `interval` is the estimate ± 3 standard errors of the sample, not below the number of rows
-/// counted. The interval describes the spread of the sample; if the keys are very unevenly distributed, the true count
-/// can be outside the interval. The same request on the same rows gives the same estimate.
+/// With `estimate`, the count is exact if at most 20,000 rows must be read. Otherwise it is estimated from a sample
+/// of at most 200,000 more rows, and `interval` is the estimate ± 3 standard errors of the sample, not below the
+/// number of rows counted. The interval describes the spread of the sample; if the keys are very unevenly
+/// distributed, the true count can be outside the interval. The same request on the same rows returns the same
+/// estimate.
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/count", tag = "rows", operation_id = "count_rows",

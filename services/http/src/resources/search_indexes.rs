@@ -165,7 +165,7 @@ async fn read(
 
 /// Drop a search index
 ///
-/// Its files are deleted. The rows stay.
+/// The files of the index are deleted. The rows stay.
 #[utoipa::path(
     security(("token" = ["operate"])),
     delete, path = "/v1/tables/{table}/search-indexes/{index}", tag = "rows", operation_id = "drop_search_index",

@@ -75,8 +75,8 @@ struct Parsed {
 /// Run an SQL statement
 ///
 /// Runs one statement on wide tables: `SELECT`, `EXPLAIN SELECT`, `UPSERT`, `INSERT`, `UPDATE`, `DELETE`, `CREATE
-/// TABLE`, `ALTER TABLE`, `DROP TABLE`, `CREATE INDEX`, `DROP INDEX`, `SHOW TABLES`, `SHOW CREATE TABLE`, `SHOW INDEX`
-/// or `DESCRIBE`. Placeholders `?` stand for `params`.
+/// TABLE`, `ALTER TABLE`, `DROP TABLE`, `CREATE INDEX`, `DROP INDEX`, `SHOW TABLES`, `SHOW CREATE TABLE`, `SHOW
+/// INDEX` or `DESCRIBE`. The values of the placeholders `?` are in `params`.
 ///
 /// A statement is executed by one access path: rows by whole keys, ranges of keys, or the whole table if the hint
 /// `/*+ ALLOW_SCAN */` allows it. Rows are returned in the order of the key or in the opposite order. A statement that
@@ -181,7 +181,8 @@ async fn run(
                 if plan.deletes_ranges() {
                     let table = plan.table().table().name();
                     noted.note_change(change_text(&format!("DELETE FROM {table}")));
-                    // A client that left before the note has ended its request without an audit record.
+                    // If the client disconnected before the change was noted, the request has ended without an
+                    // audit record. The delete is then not executed.
                     if cancel.is_cancelled() {
                         return Err(RowsError::Cancelled.into());
                     }

@@ -70,8 +70,8 @@ async fn read(
 
 /// Create or change a tenant
 ///
-/// Replaces tables and budgets of an existing tenant; its usage stays. If it loses tables, its open watches and running
-/// queries end. Tables are not created: a token of the tenant with the role `operator` can create them.
+/// Replaces tables and budgets of an existing tenant; its usage stays. If the tenant loses tables, its open watches
+/// and running queries end. Tables are not created: a token of the tenant with the role `operator` can create them.
 #[utoipa::path(
     security(("token" = ["administer"])),
     put, path = "/v1/tenants/{tenant}", tag = "access", operation_id = "put_tenant",
@@ -128,8 +128,8 @@ async fn put(
 
 /// Remove a tenant
 ///
-/// Its tables stay. Requests of tokens that act for it are refused from the response on, and their watches and running
-/// queries end.
+/// The tables of the tenant stay. After the response, requests of tokens that act for the tenant are refused. The
+/// open watches and running queries of the tenant end.
 #[utoipa::path(
     security(("token" = ["administer"])),
     delete, path = "/v1/tenants/{tenant}", tag = "access", operation_id = "remove_tenant",

@@ -25,7 +25,7 @@ use crate::failure::{Failure, Result};
 use crate::grant::{Grant, Requester};
 use crate::resources::{Failures, instant};
 
-/// Time for which the previous secret stays valid after a rotation, if the request does not say.
+/// Time for which the previous secret stays valid after a rotation, if the request sets no `overlap`.
 const OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 /// Longest time for which the previous secret may stay valid.
 const OVERLAP_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
@@ -56,8 +56,8 @@ struct TokenPath {
 
 /// List tokens
 ///
-/// Returns the stored tokens and those of the file of hashes, without their secrets. The token of the configuration is
-/// not among them.
+/// Returns the stored tokens and the tokens of the file of hashes, without their secrets. The token of the
+/// configuration is not included.
 #[utoipa::path(
     security(("token" = ["administer"])),
     get, path = "/v1/tokens", tag = "access", operation_id = "list_tokens",
@@ -77,8 +77,8 @@ async fn list(app: Grant, id: RequestId) -> Json<TokenList> {
 /// The response contains the token. It is shown only once, and only its hash is stored. Send it as
 /// `Authorization: Bearer …`, as the password of `Basic`, or as the InfluxDB parameter `p`.
 ///
-/// The server must require tokens: it is started with a token of its own in the configuration, which has the role
-/// `admin`.
+/// The server must require tokens: its configuration contains a token with the role `admin`, a file of token
+/// hashes, or an identity provider.
 #[utoipa::path(
     security(("token" = ["administer"])),
     post, path = "/v1/tokens", tag = "access", operation_id = "create_token",
@@ -128,8 +128,8 @@ async fn read(
 
 /// Revoke a token
 ///
-/// Requests with the token are refused from the response on. Watches that use it end without another event, and running
-/// queries at the next block of points or the next row, with an error or an aborted response.
+/// After the response, requests with the token are refused. Watches that use the token end without another event.
+/// Running queries end at the next block of points or the next row, with an error or an aborted response.
 #[utoipa::path(
     security(("token" = ["administer"])),
     delete, path = "/v1/tokens/{token}", tag = "access", operation_id = "revoke_token",
@@ -149,8 +149,8 @@ async fn revoke(app: Grant, Path(TokenPath { token }): Path<TokenPath>) -> Resul
 
 /// Rotate a token
 ///
-/// Gives the token a new secret. The previous one stays valid for `overlap`, so that clients can be changed one after
-/// another. Id, roles and scope stay.
+/// Gives the token a new secret. The previous secret stays valid for `overlap`, so that clients can be changed one
+/// after another. Id, roles and scope stay.
 #[utoipa::path(
     security(("token" = ["administer"])),
     post, path = "/v1/tokens/{token}/rotate", tag = "access", operation_id = "rotate_token",
@@ -190,7 +190,7 @@ async fn rotate(
 
 /// Describe the token of the request
 ///
-/// Every valid token may ask what it allows.
+/// Every valid token may use this route.
 #[utoipa::path(
     security(("token" = [])),
     get, path = "/v1/access", tag = "access", operation_id = "describe_access",

@@ -228,7 +228,8 @@ fn others_are_hidden(server: &Server, tokens: &[(&str, String); 3]) {
                             assert!(!others.contains(HIDDEN), "{what}");
                             refused += 1;
                         } else if is_of_stream && word == HIDDEN {
-                            // Like a stream that does not exist, whose name is in the request itself.
+                            // The name of the stream is in the request itself; the response is that for a stream
+                            // that does not exist.
                             assert!(response.status == 404 || is_wrong_role(&response), "{what}");
                         } else {
                             assert!(!text.contains(HIDDEN), "{what}");
@@ -404,7 +405,7 @@ fn tables_that_are_not_in_the_path_are_checked() {
         databases.contains("seen") && !databases.contains(HIDDEN),
         "{databases}"
     );
-    // Prometheus at the root stands for the default table.
+    // The Prometheus routes at the root apply to the default table.
     for path in [
         "/api/v1/query?query=up",
         "/api/v1/labels",
@@ -476,7 +477,7 @@ fn tables_that_are_not_in_the_path_are_checked() {
         r#"{"tables": ["seen"]}"#,
     )
     .expect(200);
-    // Figures of all tables together.
+    // Metrics include figures of all tables.
     refused(&reader, "GET", "/metrics", Value::String(String::new()));
     let unrestricted = token(&server, "reader", &[]);
     assert_eq!(ask(&server, &unrestricted, "GET", "/metrics", "").status, 200);
@@ -673,8 +674,9 @@ fn tokens_are_rotated_with_an_overlap_and_expire() {
     ask(&server, ROOT, "POST", &path, "{}").expect(409);
 }
 
-/// Eight clients write without a pause while the token of four of them is rotated fifty times, and the tokens of others are
-/// revoked. A client takes the new secret when it is there, as a file of a secret store is replaced.
+/// Eight clients write without a pause. Meanwhile the token of four of them is rotated fifty times, and fifty other
+/// tokens are revoked, which no client uses. A client uses the new secret as soon as it is available, like a client
+/// that reads a file of a secret store.
 #[test]
 fn rotation_and_revocation_fail_no_request_of_a_valid_secret() {
     let server = start();
@@ -707,7 +709,8 @@ fn rotation_and_revocation_fail_no_request_of_a_valid_secret() {
             assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
             let refused = ask(&server, &text(&revoked), "POST", "/write", "cpu usage=1");
             assert_eq!(refused.status, 401);
-            // A secret is valid until the second rotation after its own, so each client has to take the new one first.
+            // A token has at most four valid secrets, so each client must use the new secret before the next rotations
+            // remove the old secret.
             let counts = || written.each_ref().map(|written| written.load(Ordering::Relaxed));
             let before = counts();
             while counts().iter().zip(before).any(|(now, before)| *now < before + 2) {
@@ -891,7 +894,7 @@ fn tokens_of_a_file_are_followed() {
     assert!(is_out_of_scope(&ask(&server, one, "GET", "/v1/tables/other", "")));
     let access = ask(&server, narrow, "GET", "/v1/access", "").expect(200);
     assert_eq!(access["timelines"], x);
-    // A file that is not valid, or that others can write, changes nothing.
+    // A file that is not valid, or that other users can write, changes nothing.
     let second = json!({"id": "second", "roles": ["admin"], "sha256": [sha256(two)]});
     write(json!([first, second]), 0o666);
     write(

@@ -1,4 +1,4 @@
-//! Audit table: records of changes and refusals, who reads them, and their retention.
+//! Audit table: records of changes and refusals, access to them, and their retention.
 //!
 //! Records are read with SQL, as an admin does.
 

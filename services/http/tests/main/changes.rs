@@ -226,7 +226,7 @@ fn every_kind_of_change_has_a_record() {
     assert_eq!(of("message", 0)["message"]["columns"], json!({"text": "hello"}));
     assert_eq!(of("message", 0)["message"]["sender"], "ann");
 
-    // Pages of any size give the same records, also from the journal that is kept after a flush.
+    // Pages of any size return the same records, also from the journal that is kept after a flush.
     for limit in [1, 3] {
         assert_eq!(
             read_all(&server, "all", "", limit),
@@ -598,7 +598,8 @@ fn wrong_requests_are_refused() {
     }
 }
 
-/// A copy that begins with an export and follows the stream from a position before it has the same rows in the end.
+/// A copy that begins with an export and follows the stream from a position before the export has the same rows in
+/// the end.
 #[test]
 fn a_base_and_the_stream_after_its_position_rebuild_a_table() {
     let seed = seed("a_base_and_the_stream_after_its_position_rebuild_a_table");

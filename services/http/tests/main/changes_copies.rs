@@ -1,10 +1,11 @@
-//! Copies of points, timelines, saved searches and messages: a base, and the stream after a position before it, give an
-//! empty server the same contents.
+//! Copies of points, timelines, saved searches and messages: an empty server gets the same contents from a base (an
+//! export of the data) and from the stream after a position before the base.
 //!
 //! The stream is read from a position before the base. The base therefore already has some of the changes in the
-//! stream, and lacks data that was deleted between the position and the base. A change of data that the copy
-//! does not have is skipped, because its deletion follows in the stream. A copy of rows is in `changes`. The
-//! copy of a feed table has manual sequence numbers, so that its messages and events keep theirs.
+//! stream, and lacks data that was deleted between the position and the base. A change of data that the copy does
+//! not have is skipped, because its deletion follows in the stream. The copy of a feed table has manual sequence
+//! numbers, so that its messages and events keep the numbers of the source. The module `changes` tests a copy of
+//! rows.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Copies of a feed table with inboxes: the rows of a base, and the stream after a position before it, give an empty server
-//! the same members, inboxes, cursors, blocks and conversations.
+//! Copies of a feed table with inboxes: an empty server gets the same members, inboxes, cursors, blocks and
+//! conversations from a base (an export of the rows) and from the stream after a position before the base.
 //!
 //! The copy assigns separate sequence numbers, so the test maps each number of the source to its number in the
 //! copy. It repeats messages, events and memberships in the order of their numbers. The base can already have

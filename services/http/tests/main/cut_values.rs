@@ -1,4 +1,5 @@
-//! Large values in ordinary writes: they are stored in pieces, and every read returns them as if they were not.
+//! Large values in ordinary writes: they are stored in pieces, and every read returns them like values that are
+//! stored in the row.
 //!
 //! Each test compares with the values that were written. `tideline-wide-table` tests the storage of the pieces; the
 //! suite `large_values` tests kills of the process.
@@ -72,7 +73,7 @@ fn every_read_returns_large_values_like_other_values() {
     for seed in 1..=3 {
         put(&server, &format!("k{seed}"), &columns(seed));
     }
-    // Every long value is stored in pieces, and no short one.
+    // Every long value is stored in pieces, and every short value in its row.
     assert_eq!(remove(&server, "t").0, 12);
     for restarted in [false, true] {
         if restarted {

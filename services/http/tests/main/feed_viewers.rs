@@ -184,7 +184,7 @@ fn a_search_finds_and_counts_only_what_the_principal_sees() {
         assert_eq!(texts(&found["messages"]), expected, "{principal}");
         assert_eq!(found["total"], expected.len(), "{principal}");
         assert!(found["next"].is_null(), "{found}");
-        // The entries of inboxes have no text; a search without a condition leaves them out too.
+        // The entries of inboxes have no text; a search without a condition omits them too.
         let found = search(&server, &json!({"as": principal})).expect(200);
         assert_eq!(found["total"], expected.len(), "{principal}: {found}");
         // Each page has the total of all pages, and the last one has no token, although hidden messages follow.

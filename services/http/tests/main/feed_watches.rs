@@ -108,7 +108,7 @@ impl Watch {
         self.next_if_any().expect("the watch goes on")
     }
 
-    /// Reads events until `count` messages have come. Returns them, and the id of the last event.
+    /// Reads events until `count` messages have arrived. Returns the messages, and the id of the last event.
     fn messages(&mut self, count: usize) -> (Vec<Value>, String) {
         let (mut messages, mut id) = (Vec::new(), None);
         while messages.len() < count {
@@ -390,8 +390,8 @@ fn watches_end_with_their_table() {
     };
     let before = steps();
     drop_table("chat");
-    // The watches of points read a step without events. Their table is then dropped while they are at this
-    // position.
+    // The watches of points read a step without events. Their table is then dropped while they wait after this
+    // step.
     let began = Instant::now();
     while steps() < before + 2.0 && began.elapsed() < Duration::from_secs(20) {}
     drop_table("series");

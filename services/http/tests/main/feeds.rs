@@ -147,7 +147,7 @@ fn pages_continue_by_their_cursors_in_both_directions() {
         assert_eq!((&page["messages"], &page["more"]), (&json!([]), &json!(false)));
         assert!(path.ends_with(&text(&page["next"])));
     }
-    // A reader at the end sees only what is new.
+    // A reader at the end gets only new messages.
     let last = text(&sequences[24]);
     let new = send_one(&server, &json!({"columns": {"text": "new"}}));
     let page = server.get(&format!("{LOBBY}/messages?after={last}")).expect(200);

@@ -1,4 +1,4 @@
-//! Imports of rows: importing an export gives equal rows, entries are written once, and inputs are bounded.
+//! Imports of rows: an imported export has equal rows, entries are written once, and inputs are bounded.
 //!
 //! Mapping, conversion of cells and refusals are tested by `tests/scenarios/36-rows-formats.txt`.
 

@@ -238,8 +238,8 @@ fn writes_over_the_budget_are_refused_before_their_body_is_read() {
         message.contains("the tenant acme") && message.contains("100"),
         "{message}"
     );
-    // The error has the form of each protocol, also if the budget is checked only when the statement of the
-    // request is known.
+    // The error has the form of each protocol, also if the budget is checked only after the statement of the
+    // request is parsed.
     for (path, body) in [
         ("/write?precision=s", "cpu usage=1 1763640000"),
         ("/api/v2/write?precision=s&bucket=", "cpu usage=1 1763640000"),

@@ -337,7 +337,7 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
                         &format!("/v1/tables/{table}/{path}"),
                         &body,
                     );
-                    // An id of a hidden timeline is unknown, as is each field without timelines.
+                    // An id of a hidden timeline is unknown. If no timeline is visible, every field is unknown too.
                     let names_id = ids.iter().any(|id| path.contains(id) || body.contains(id));
                     let may_be_unknown = names_id || is_empty;
                     let is_ok = response.status == 200 || response.status < 500 && may_be_unknown;
@@ -586,8 +586,8 @@ fn a_restricted_writer_changes_its_timelines_only() {
     };
     let total = || listed()["total"].as_u64().expect("a number");
     let before = total();
-    // The lines of the token's timelines are stored. The others are rejected: lines of known timelines, and of
-    // new ones, which are not registered.
+    // Lines of visible timelines are stored. Other lines are rejected, both for existing timelines and for new
+    // timelines, which are not registered.
     let lines = format!(
         "cpu,host=web-1,team=x usage=2\ncpu,host=web-2 usage=2\n{HIDDEN}_cpu,host={HIDDEN},team=hidden,{HIDDEN}={HIDDEN} f=1\ncpu,host=web-1 usage=3\ncpu,host=web-2 usage=4"
     );

@@ -1,4 +1,4 @@
-//! Tests with many watches, and with a slow watch, which must hold little memory.
+//! Tests with many watches, and with a watch of a slow client, which must hold little memory.
 //!
 //! Watches with the same request share encoded steps, and each point is sent once.
 

@@ -1,7 +1,7 @@
 //! `/v1/changes/{stream}/webhooks`: addresses to which the changes of a stream are sent.
 //!
-//! The server sends the changes in order, signs each request, and repeats failed requests. Deliveries that it
-//! gives up are kept for a replay.
+//! The server sends the changes in order, signs each request, and repeats failed requests. A delivery that is no
+//! longer repeated is kept for a replay.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -80,10 +80,10 @@ async fn list(
 
 /// Create a webhook, or change its settings
 ///
-/// Each request to the address is a `POST` of a JSON object with `records`, as in a page of changes, signed as
-/// defined by Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`). A response with any
-/// 2xx status accepts the request. The next request is sent only after the previous one was accepted or given
-/// up. A receiver can get records more than once, and detects this by comparing their cursors.
+/// Each request to the address is a `POST` of a JSON object with `records`, as in a page of changes. It is signed
+/// as defined by Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`). A response with any
+/// 2xx status accepts the request. The next request is sent only after the previous request was accepted or has
+/// failed permanently. A receiver can get records more than once; it detects repeated records by their cursors.
 #[utoipa::path(
     security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}/webhooks/{webhook}", tag = "changes", operation_id = "put_webhook",
@@ -139,8 +139,8 @@ async fn delete(app: Grant, Path(WebhookPath { stream, webhook }): Path<WebhookP
 
 /// Resume a webhook
 ///
-/// Ends the pause that a response with status 410 has begun. The refused delivery is sent again, then the changes after it.
-/// Changes whose retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
+/// Ends a pause that began with a response of status 410. The refused delivery is sent again, then the changes
+/// after it. Changes whose retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/resume", tag = "changes", operation_id = "resume_webhook",
@@ -204,8 +204,8 @@ async fn discard(
 
 /// Send failed deliveries again, or deliver changes from a cursor on again
 ///
-/// Failed deliveries are sent once each, while the request waits. With a cursor, the webhook continues from that
-/// cursor.
+/// Failed deliveries are sent once each, while the request waits. If the request has a cursor, the webhook
+/// continues from it.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",

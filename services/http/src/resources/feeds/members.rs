@@ -189,8 +189,8 @@ async fn change(
 
 /// Read the inbox of a user
 ///
-/// The inbox shows the messages and events of all feeds of which the user is a member, by their sequence numbers. `next` is a
-/// cursor as for one feed: a device that sends it as `after` misses and repeats nothing.
+/// The inbox shows the messages and events of all feeds of which the user is a member, by their sequence numbers.
+/// `next` is a cursor as for one feed: a device that sends it as `after` gets every message exactly once.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/inbox", tag = "feeds", operation_id = "read_inbox",
@@ -208,8 +208,8 @@ async fn read_inbox(
 
 /// List the conversations of a user
 ///
-/// Returns the feeds of which the user is a member, those with the newest message first, each with its last message and the
-/// number of unread messages, and the total of unread messages.
+/// Returns the feeds of which the user is a member, those with the newest message first. Each feed has its last
+/// message and the number of its unread messages. The response also has the total number of unread messages.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/conversations", tag = "feeds", operation_id = "list_conversations",

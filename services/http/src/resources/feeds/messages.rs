@@ -94,13 +94,13 @@ impl WriteQuery {
 
 /// Send messages
 ///
-/// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written,
-/// or none. Each gets a sequence number above all earlier ones of the feed: after a reader has seen a number, no
-/// message with a lower number appears. The response is sent after the sync.
+/// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written, or
+/// none. Each message gets a higher sequence number than all earlier messages of the feed: after a reader has seen
+/// a number, no message with a lower number appears. The response is sent after the sync.
 ///
-/// A message with an `id` can be sent again safely: if the feed has a message with this id, the response has its
-/// sequence number, and nothing is written. This holds for as long as the message exists, and also after it was
-/// deleted.
+/// A message with an `id` can be sent again safely: if the feed has a message with this id, the response contains
+/// the sequence number of that message, and nothing is written. An id is also recognized after its message was
+/// recalled or deleted, until the message and its events expire.
 #[utoipa::path(
     security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "send_messages",
@@ -237,7 +237,7 @@ impl BegunSending {
 }
 
 /// Commit of messages. If the client disconnects before the commit has ended, a separate task waits for its end:
-/// the message ids must stay claimed until they are in their index.
+/// the message ids must stay claimed until the index of message ids contains them.
 struct Committing(Option<SendCommit>);
 
 impl Future for Committing {
@@ -263,8 +263,9 @@ impl Drop for Committing {
 
 /// Read messages
 ///
-/// Reads forward after a cursor, backward from the newest, or by ranges of sequence numbers or times. `next` continues; a
-/// reader that keeps `next` and sends it as `after` misses and repeats nothing, also while messages arrive.
+/// Reads forward after a cursor, backward from the newest message, or by ranges of sequence numbers or times. A
+/// reader that sends `next` of a page as `after` of the next request gets every message exactly once, also while
+/// messages arrive.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/messages", tag = "feeds", operation_id = "read_messages",
@@ -366,7 +367,8 @@ async fn read(
 
 /// Edit a message
 ///
-/// Sets and removes columns. The change is also an event of the feed, which readers after a cursor see.
+/// Sets and removes columns. The change is also an event of the feed, which is returned to readers that continue
+/// after a cursor.
 #[utoipa::path(
     security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}", tag = "feeds", operation_id = "edit_message",

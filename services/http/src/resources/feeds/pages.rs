@@ -1,8 +1,8 @@
 //! Pages of the messages of a feed or of an inbox, and requests that wait for messages.
 //!
-//! The routes of both have the same parameters. A read of old messages uses the permits of requests for old
-//! rows. A request that waits for messages holds a permit for watches of feeds, and holds a query permit only
-//! while it reads.
+//! The routes of feeds and of inboxes have the same parameters. A read of old messages uses the permits of requests
+//! for old rows. A request that waits for messages holds a permit for watches of feeds, and holds a query permit
+//! only during its reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) enum Messages {
 }
 
 impl Messages {
-    /// Checks the principal of a read of an inbox. The read of a feed checks whether it is an inbox.
+    /// Checks the principal of a read of an inbox. For a feed, the read itself checks whether the feed is an inbox.
     pub(super) fn check_principal(&self, principal: Option<&str>) -> Result<()> {
         match self {
             Self::Feed(_) => Ok(()),
@@ -254,8 +254,8 @@ impl MessageReader {
         }
     }
 
-    /// Waits for a message. Returns false if there is no signal before a time, the token of the request is not valid any
-    /// more, or the service shuts down.
+    /// Waits for a message until `end`. Returns false if there was no signal, the token of the request is not valid
+    /// any more, or the service shuts down.
     async fn changed_before(&self, end: Instant) -> bool {
         timeout_at(end, self.reader.changed()).await.is_ok() && !self.app.is_draining() && self.app.is_valid()
     }

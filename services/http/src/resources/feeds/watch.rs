@@ -51,11 +51,12 @@ pub(super) fn router() -> OpenApiRouter<App> {
 /// * `messages`: messages in the order of their sequence numbers (`WatchedMessages`).
 /// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the feed was deleted.
 ///
-/// The `id` of an event is the sequence number of its last message. To continue after it, send it as `after` or in the
-/// header `Last-Event-ID`, which browsers send when they connect again: no message is missed or sent twice, also after a
-/// restart of the service and after any time, as long as the messages are stored.
+/// The `id` of an event is the sequence number of its last message. To continue after that message, send the `id`
+/// as `after` or in the header `Last-Event-ID`, which browsers send when they reconnect. No message is missed or
+/// sent twice, also after a restart of the service and after any time, as long as the messages are stored.
 ///
-/// In a table with manual sequence numbers, a message with a number below those that were sent already is not sent.
+/// In a table with manual sequence numbers, a message with a lower number than a message that was already sent is
+/// not sent.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}/watch", tag = "feeds", operation_id = "watch_feed",
@@ -202,7 +203,7 @@ impl Source for MessageEvents {
                     .step((self.cursor, version), pages.are_shared(), counters, read);
                 step.await?
             }
-            // A page of old messages can take seconds, and must not hold up other watches of the feed.
+            // A page of old messages can take seconds, and must not delay other watches of the feed.
             _ => Arc::new(read.await?),
         };
         self.cursor = step.end;

@@ -38,8 +38,8 @@ struct ExportParameters {
     /// 100,000; 0 selects the default.
     #[param(example = 1000)]
     max_rows_per_line: Option<u64>,
-    /// True to omit native histograms, which this format cannot represent. Otherwise a native histogram fails the
-    /// export.
+    /// True to omit native histograms, which this format cannot represent. If it is false, the export fails at the
+    /// first native histogram.
     #[param(example = true)]
     skip_histograms: Option<bool>,
 }

@@ -29,9 +29,9 @@ struct FederateParameters {
 /// Read latest samples, for another Prometheus to scrape
 ///
 /// Returns the latest sample of each selected series in the text format, unless the sample is older than the
-/// lookback delta. Native histograms with custom buckets are written as classic histograms. Other native
-/// histograms, which the format cannot represent, are omitted, as in Prometheus. Names with special characters
-/// are escaped according to the `Accept` header: `escaping=underscores` (the default), `dots`, `values` or
+/// lookback delta. Native histograms with custom buckets are written as classic histograms. Other native histograms
+/// are omitted, as in Prometheus, because the format cannot represent them. Names with special characters are
+/// escaped according to the `Accept` header: `escaping=underscores` (the default), `dots`, `values` or
 /// `allow-utf-8`.
 #[utoipa::path(
     security(("token" = ["read", "timelines"])),

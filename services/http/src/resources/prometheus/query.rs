@@ -82,8 +82,8 @@ struct RangeParameters {
 
 /// Evaluate an instant query
 ///
-/// The language is that of Prometheus 3.14. Parameters can be sent in the URL or, with POST, as a form. The response is
-/// streamed; if the client disconnects, the query stops.
+/// The language is PromQL as in Prometheus 3.14. Parameters can be sent in the URL or, with POST, as a form. The
+/// response is streamed; if the client disconnects, the query stops.
 #[utoipa::path(
     security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/query", tag = "prometheus", operation_id = "prometheus_query",

@@ -97,7 +97,8 @@ async fn runtime_info(app: Grant, PrometheusTable(table): PrometheusTable) -> Re
 /// Read the version
 ///
 /// `version` is the version of Prometheus whose language and API are implemented; `revision` is the version of
-/// Tideline. There is no member `features`, because Grafana would then request the ruler API of Mimir.
+/// Tideline. The response has no member `features`, because with this member Grafana would request the ruler API of
+/// Mimir.
 #[utoipa::path(
     security(("token" = ["read", "timelines"])),
     get, path = "/api/v1/status/buildinfo", tag = "prometheus",

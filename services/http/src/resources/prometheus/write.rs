@@ -1,6 +1,7 @@
 //! Remote write, versions 1.0 and 2.0: `/api/v1/write`, `/api/v1/push`.
 //!
-//! Every response of the handler to a supported message contains the counts of stored items, also on errors.
+//! Every response of the handler to a supported message contains the numbers of stored items, even if it is an
+//! error.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};

@@ -59,8 +59,8 @@ pub(super) async fn batch(
     let budget = point_query::to_budget(&batch.budget)?;
     let description = describe(request_id.clone(), &table, "batch", &batch);
     let now = app.engine.now();
-    // The querier has a separate queue for queries of cold points. The only purpose of this choice of permits is to
-    // keep such queries from occupying the permits of other queries.
+    // The querier has a separate queue for queries of cold points. The choice of permits only prevents such queries
+    // from occupying the permits of other queries.
     let is_cold = app.engine.table(&table).is_ok_and(|table| {
         let ranges = batch
             .queries
@@ -113,7 +113,7 @@ pub(super) async fn batch(
     .await
 }
 
-/// Budget of the request and its use so far. They determine the budget of the next query.
+/// Budget of the request, and its use so far. Both determine the budget of the next query.
 struct Left {
     /// Monotonic time at the start of the request.
     began: Duration,

@@ -16,12 +16,14 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Explain a read of rows
 ///
-/// Takes the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`, and returns the
-/// access path, the ranges and bounds, the columns that are tested on each row, and the number of rows: exact up to
-/// 2,000 rows read, beyond that estimated from at most 30,000 more. Keys of `get` are looked up. `advice` lists the
-/// reasons why the read or the key is expensive: scans of the whole table, long keys (more than 1 KiB, or most of the
-/// row), JSON in keys, a partition column with only two values, too many buckets. A read that needs `allow_scan` is
-/// explained even if `allow_scan` is not set.
+/// The request contains the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`.
+/// The response contains the access path, the ranges and bounds, the columns that are tested on each row, and the
+/// number of rows. The number is exact if at most 2,000 rows must be read; otherwise it is estimated from at most
+/// 30,000 more rows. Keys of `get` are looked up.
+///
+/// `advice` lists the reasons why the read or the key is expensive: scans of the whole table, long keys (more than
+/// 1 KiB, or most of the row), JSON in keys, a partition column with only two values, too many buckets. A read that
+/// needs `allow_scan` is explained even if `allow_scan` is not set.
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/rows/explain", tag = "rows", operation_id = "explain_rows",

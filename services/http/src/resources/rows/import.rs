@@ -34,8 +34,8 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Maximum number of unwritten records that a response lists.
 const LISTED_MAX: u64 = 10_000;
-/// Size in bytes of the list of unwritten records from which on further records are counted but not listed. The list is
-/// held in memory until the end of the import.
+/// Size in bytes at which the list of unwritten records ends; further records are only counted. The list is held in
+/// memory until the end of the import.
 const LISTED_BYTES_MAX: usize = 3 << 20;
 
 /// Options of an import of rows.
@@ -73,12 +73,12 @@ impl AsRef<[u8]> for Whole {
 
 /// Import rows
 ///
-/// Writes the records of a file as rows: CSV with a header line, NDJSON, an Arrow stream, or a Parquet file. A column
-/// of the file is mapped to the key column or column of the same name, or to the one that `map` specifies; values have
-/// the declared types. A column whose name ends with `*` holds JSON objects whose members are columns, so that exported
-/// tables can be imported. Lines of NDJSON have the form of rows, `{"key": {…}, "columns": {…}}`, or are flat objects.
-/// In CSV, an empty cell without quotes is a missing value, and `""` is an empty text. A text in an undeclared column
-/// becomes a `string`.
+/// Writes the records of a file as rows: CSV with a header line, NDJSON, an Arrow stream, or a Parquet file. A
+/// column of the file is mapped to the key column or column of the same name, or to the column that `map`
+/// specifies; values have the declared types. A column whose name ends with `*` holds JSON objects whose members
+/// are columns, so that exported tables can be imported. Lines of NDJSON have the form of rows,
+/// `{"key": {…}, "columns": {…}}`, or are flat objects. In CSV, an empty cell without quotes is a missing value,
+/// and `""` is an empty text. A text in an undeclared column becomes a `string`.
 ///
 /// The body may have any size, except for Parquet: a Parquet file has its directory at the end, so it is limited like
 /// other bodies, and each of its row groups is limited to 256 MiB. A text record has at most 16 MiB, and an Arrow batch

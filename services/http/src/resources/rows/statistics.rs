@@ -17,11 +17,11 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Return the statistics of the rows of a table
 ///
-/// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key ranges,
-/// for the rows and for each secondary index. The figures are those of the last run of the job `survey_rows`. The job
-/// runs again after changes of the table, but not before 100 times the duration of its last run has passed (at least
-/// ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 % of the
-/// entries that a read processes.
+/// Returns sizes before and after packing, keys, widths, the largest partitions, and the delete markers of key
+/// ranges, for the rows and for each secondary index. The figures are from the last run of the job `survey_rows`.
+/// The job runs again after changes of the table, but not before 100 times the duration of its last run has passed
+/// (at least ten minutes, at most seven days). The job also packs ranges in which delete markers are more than 5 %
+/// of the entries that a read processes.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/rows/stats", tag = "rows", operation_id = "row_stats",

@@ -37,9 +37,9 @@ impl RowTier {
     }
 }
 
-/// Returns the tiers that a request reads, and the request. `is_cold` plans the request, which can take a second, so it
-/// runs on a blocking thread, and only if the table has old rows. An error of `is_cold` is ignored here, because the
-/// request itself fails with it later.
+/// Returns the tiers that a request reads, and the request. `is_cold` plans the request, which can take a second,
+/// so it runs on a blocking thread, and only if the table has old rows. An error of `is_cold` is ignored here,
+/// because the request itself fails later with the same error.
 ///
 /// # Errors
 ///
@@ -86,9 +86,9 @@ pub(crate) struct RowReading<'r> {
 }
 
 impl RowReading<'_> {
-    /// Returns true if the request was cancelled or its token was revoked. Called before each row or page. A request for
-    /// old rows waits here until the rate limit of cold reads allows the bytes that it has read. A request for rows of a
-    /// table with limits of rates waits until they allow the rows that it has read.
+    /// Returns true if the request was cancelled or its token was revoked. Called before each row or page. A
+    /// request for old rows waits here until the rate limit of cold reads allows the bytes that it has read. If the
+    /// table has rate limits, a request waits here until these limits allow the rows that it has read.
     pub(crate) fn is_stopped(&self) -> bool {
         let is_ended = || self.cancel.is_cancelled() || self.engine.is_revoked();
         self.engine.wait_for_row_rate(&is_ended);

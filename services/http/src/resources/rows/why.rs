@@ -16,10 +16,10 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Explain a key
 ///
-/// Returns everything that is stored for a key: the layers (row buffer, single row, row in a block), the versions of
-/// its columns, its part, and its entries in the secondary and search indexes. Data that reads do not return has
-/// `hidden`: the `code` of the rule, the time since when it applies, and the rule in words. With `where`, each test of
-/// the condition is evaluated on the row.
+/// Returns everything that is stored for a key: the layers (row buffer, single row, row in a block), the versions
+/// of its columns, its part, and its entries in the secondary and search indexes. Data that reads do not return has
+/// `hidden`: the `code` of the rule, the time from which the rule applies, and the rule in words. With `where`,
+/// each test of the condition is evaluated on the row.
 ///
 /// At most 1,000 columns and 10,000 versions are listed; `columns_total` and `versions_total` count all. A condition
 /// has at most 100 tests. Data that a flush has removed, such as replaced rows, cannot be explained any more.
