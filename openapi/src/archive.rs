@@ -22,7 +22,7 @@ pub struct RestoreArchived {
     /// Time range; `{}` selects all points. A restore to the cold tier moves whole segments that have points in the
     /// range. A copy contains only points inside the range.
     pub range: TimeSpan,
-    /// Time for which policies leave the points in the cold tier. Default `7d`. Not allowed with `into`.
+    /// Time for which policies keep the points in the cold tier. Default `7d`. Not allowed with `into`.
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     #[schema(rename = "for", example = "7d")]
     pub lasting: Option<DurationText>,
@@ -43,7 +43,7 @@ pub struct RestoredArchive {
     /// Job of the restore or copy. `null` for a restore to the cold tier if no archived or cold segment has visible
     /// points in the range.
     pub job: Option<JobView>,
-    /// Time until which policies leave the restored points in the cold tier, RFC 3339; `null` for a copy.
+    /// Time until which policies keep the restored points in the cold tier, RFC 3339; `null` for a copy.
     pub until: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -76,8 +76,8 @@ pub struct ArchiveTarget {
     pub address: Option<String>,
     /// Tables that archive to the target.
     pub tables: Vec<String>,
-    /// Number of consecutive failed moves to this target, for the table with the most of them; 0 = the last move
-    /// succeeded for every table.
+    /// Largest number of consecutive failed moves of one table to this target; 0 = the last move of every table
+    /// succeeded.
     pub failures: u32,
     /// Reason why the target cannot be opened or is not allowed, or why the last move failed; `null` otherwise.
     pub error: Option<String>,
@@ -217,9 +217,9 @@ pub struct PartsAtTarget {
 pub struct SearchOrphans {
     /// Target, as in policies.
     pub target: String,
-    /// Origin of the database whose objects are checked; object names start with it. Default: only objects that this
-    /// database has written or taken ownership of are checked. An object of another database counts as unused if it is
-    /// older than a day and no complete description refers to it.
+    /// Origin of the database whose objects are checked; object names start with it. An object of another database
+    /// counts as unused if it is older than a day and no complete description refers to it. Default: only objects
+    /// that this database has written or taken ownership of are checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// True to remove the unused objects. Default `false`: they are only listed.
@@ -246,8 +246,8 @@ pub struct FoundOrphans {
     pub named: u64,
     /// Number of objects of other databases, by origin. They were not checked.
     pub others: std::collections::BTreeMap<String, u64>,
-    /// Number of unreferenced objects of the database in `origin` that are less than a day old. They stay,
-    /// because that database may be writing them.
+    /// Number of unreferenced objects of the database in `origin` that are less than a day old. They stay, because
+    /// that database can still be writing them.
     pub young: u64,
     /// Unreadable descriptions of other databases, with the reason. They and the files of their segments stay.
     pub broken: Vec<String>,

@@ -82,7 +82,8 @@ pub struct AttachProgress {
     pub problems: Vec<String>,
     /// Number of all problems, including those that are not listed.
     pub problem_count: u64,
-    /// True on the last line if the job has tried to attach everything. `problems` can still contain failures.
+    /// True on the last line if the job has processed every table, segment and part. `problems` can still contain
+    /// failures.
     pub done: bool,
     /// Reason why the job ended early. Attached segments and parts stay; a repeated request attaches the missing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,7 @@ pub enum AttributeValue {
     Boolean(bool),
     /// Finite number.
     Number(f64),
-    /// Time.
+    /// Time: an object with the member `time`.
     Time {
         /// Timestamp.
         time: TimeInput,

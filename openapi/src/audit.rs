@@ -1,4 +1,4 @@
-//! Audit records: who has changed what, and how often requests were refused.
+//! Audit records of changes, and counts of refused requests.
 //!
 //! The records are rows of the table `tideline-audit`, which admins read like any wide table.
 
@@ -12,7 +12,7 @@ use crate::DurationText;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"retention": "90d"}))]
 pub struct PutAuditRetention {
-    /// Time for which records are kept, at least `1d`. Records that are older expire immediately.
+    /// Time for which records are kept, at least `1d`. Older records expire immediately.
     pub retention: DurationText,
 }
 

@@ -104,9 +104,9 @@ pub struct CountedTag {
     pub timelines: u32,
 }
 
-/// Timelines by the time when they were first seen, which is the timestamp of their oldest point. This time
-/// changes when an older point arrives, or when the oldest point expires or is deleted. The time when a timeline was
-/// registered is not stored.
+/// Timelines by the time when they were first seen, which is the timestamp of their oldest point. The time of a
+/// timeline changes when an older point arrives, or when its oldest point expires or is deleted. The time when a
+/// timeline was registered is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrowthReport {
     /// Time by which timelines are counted: `first_seen`.

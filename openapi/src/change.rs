@@ -27,7 +27,7 @@ pub enum ChangeKind {
     Message,
     /// A saved search was changed or deleted.
     Search,
-    /// The metadata of a metric were changed.
+    /// The metadata of a metric was changed.
     Metric,
 }
 
@@ -135,15 +135,15 @@ impl From<GroupStart> for String {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"partitions": 4, "hold": true, "from": "oldest"}))]
 pub struct GroupSettings {
-    /// Number of partitions, 1 to 256. All changes of a key are in one partition, in order, so the partitions can be read
-    /// side by side. Cannot be changed. Default 1.
+    /// Number of partitions, 1 to 256. All changes of a key are in one partition, in order, so partitions can be
+    /// read in parallel. Cannot be changed. Default 1.
     #[serde(default = "one")]
     pub partitions: u16,
     /// True if changes that the group has not confirmed are kept beyond the retention of the stream, as long as
     /// `changes.bytes_max` suffices. Default false.
     #[serde(default)]
     pub hold: bool,
-    /// Where a new group begins: `end`, `oldest` or a cursor. Default `end`.
+    /// Position at which a new group begins: `end`, `oldest` or a cursor. Default `end`.
     #[serde(default)]
     #[schema(value_type = String)]
     pub from: GroupStart,
@@ -228,7 +228,7 @@ pub struct ConfirmChanges {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ReadGroupChanges {
-    /// Cursor from which changes are read: `next` of the page before. Default: the checkpoint of the partition.
+    /// Cursor from which changes are read: `next` of the previous page. Default: the checkpoint of the partition.
     #[param(example = "0-0-0")]
     pub cursor: Option<String>,
     /// Number of the partition that is read. Default 0.
@@ -247,7 +247,7 @@ pub struct ReadGroupChanges {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ReadChanges {
-    /// Cursor from which changes are read: `next` of the page before. Default: the oldest change of the stream.
+    /// Cursor from which changes are read: `next` of the previous page. Default: the oldest change of the stream.
     #[param(example = "0-0-0")]
     pub cursor: Option<String>,
     /// Number of the partition that is read. Default 0.
@@ -275,8 +275,8 @@ pub struct ReadChanges {
 }))]
 pub struct ChangePage {
     /// Changes, in the order of the journal. Each record has its `kind`, the `cursor` after it and, except for a
-    /// `gap`, its `table`. A record of the kind `gap` stands for changes that are not kept any more (`reason`:
-    /// `freed`) or cannot be read (`reason`: `damaged`); their content is not known.
+    /// `gap`, its `table`. A record of the kind `gap` replaces changes that are not available. Its `reason` is
+    /// `freed` (the changes are not kept any more) or `damaged` (they cannot be read). Their content is not known.
     #[schema(value_type = Vec<Object>)]
     pub records: Vec<Box<RawValue>>,
     /// Cursor to continue from
@@ -296,8 +296,8 @@ pub struct ChangePage {
 pub struct WebhookSettings {
     /// Address to which the changes are sent: `https`, on a host of `webhooks.hosts`
     pub url: String,
-    /// Secret that signs each request: `whsec_` and 16 to 256 bytes in base64, or a text of 16 to 256 bytes. Never returned.
-    /// Default: the secret of the webhook stays; a new webhook needs one.
+    /// Secret that signs each request: `whsec_` and 16 to 256 bytes in base64, or a text of 16 to 256 bytes. Never
+    /// returned. Required for a new webhook. Default for an existing webhook: the secret stays unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// Maximum number of records of a request, 1 to 1,000. Default 100.
@@ -307,7 +307,7 @@ pub struct WebhookSettings {
     /// suffices. Default false.
     #[serde(default)]
     pub hold: bool,
-    /// Where a new webhook begins: `end`, `oldest` or a cursor. Default `end`.
+    /// Position at which a new webhook begins: `end`, `oldest` or a cursor. Default `end`.
     #[serde(default)]
     #[schema(value_type = String)]
     pub from: GroupStart,
@@ -325,12 +325,14 @@ pub enum WebhookState {
     Active,
     /// The last request failed and is repeated.
     Retrying,
-    /// Nothing is delivered, because the list of failed deliveries is full: replay or discard them.
+    /// Nothing is delivered, because the list of failed deliveries is full. To continue, replay or discard failed
+    /// deliveries.
     Stopped,
-    /// Nothing is delivered, because the receiver has answered with 410 Gone. A request to `resume` or another address ends
-    /// the pause.
+    /// Nothing is delivered, because the receiver has responded with 410 Gone. A request to `resume`, or a new
+    /// address, ends the pause.
     Paused,
-    /// Nothing is delivered, because the operator does not allow the address any more, or has switched webhooks off.
+    /// Nothing is delivered, because the operator does not allow the address any more, or has switched off
+    /// webhooks.
     Refused,
 }
 
@@ -360,7 +362,7 @@ pub struct Webhook {
     /// Error of the last request. Omitted if the last request succeeded
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Pause of the deliveries. Omitted unless the webhook is paused
+    /// Pause of the deliveries. Omitted if the webhook is not paused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<WebhookPause>,
 }
@@ -397,7 +399,7 @@ pub struct WebhookList {
     pub request_id: String,
 }
 
-/// Delivery that was given up.
+/// Failed delivery that is no longer repeated automatically.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "id": "0-1a2b-0_0-1a2c-0", "records": 2, "attempts": 9, "error": "the receiver answered with status 400",
@@ -430,10 +432,10 @@ pub struct FailedDeliveries {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({}))]
 pub struct ReplayWebhook {
-    /// Failed deliveries that are sent again, once each. Default: all, unless `cursor` is given.
+    /// Ids of the failed deliveries to send again, once each. Default: all, unless `cursor` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
-    /// Cursor from which all changes are delivered again
+    /// Cursor from which all changes are delivered again. Default: no changes are delivered again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }

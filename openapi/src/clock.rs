@@ -20,8 +20,8 @@ use crate::time::DurationText;
 pub struct ClockView {
     /// Wall clock of the machine, RFC 3339.
     pub wall: String,
-    /// Trusted time, from which ages are counted, RFC 3339: the wall clock as long as it agrees with the passage of
-    /// time.
+    /// Trusted time, from which ages are counted, RFC 3339. It equals the wall clock as long as the wall clock
+    /// agrees with the passage of monotonic time.
     pub trusted: String,
     /// Time from which ages are counted when expired bytes are freed, RFC 3339. It is never far beyond the newest
     /// point. `null` while the clock is in doubt or nothing is stored; then nothing is freed.
@@ -44,7 +44,7 @@ pub struct ClockDoubt {
     pub reason: String,
     /// Time since the disagreement began.
     pub since: DurationText,
-    /// Time for which the difference has been constant. After one day the wall clock is trusted, unless it shows a
-    /// time before 2026.
+    /// Time for which the wall clock has differed from the expected time by the same amount. After one day the wall
+    /// clock is trusted, unless it shows a time before 2026.
     pub steady_for: DurationText,
 }

@@ -72,7 +72,7 @@ pub enum ErrorCode {
     RangeNotSatisfiable,
     /// The resource does not support this method.
     MethodNotAllowed,
-    /// The request is for tables of another model.
+    /// The request applies only to tables of another model.
     WrongModel,
     /// The SQL statement is valid, but no access path of its table serves it; the message describes what to do.
     PlanRefused,
@@ -89,14 +89,14 @@ pub enum ErrorCode {
     TooManyTimelines,
     /// The rate of reads or writes that a wide table allows, or a budget of the tenant, is used up. Nothing was done.
     RateLimited,
-    /// The server temporarily cannot give its guarantees, for example while its clock is in doubt. The outcome
-    /// of a write can be unknown; repeating the write is safe.
+    /// The server temporarily cannot meet its guarantees, for example while its clock is in doubt. The outcome of a
+    /// write can be unknown; repeating the write is safe.
     Unavailable,
     /// A query needed more than its budget, such as time, memory, points or rows.
     OverBudget,
     /// The job that the request waited for failed. The planner schedules the work again, unless the job was started
     /// with parameters, such as a `restore` or a `rekey`.
     JobFailed,
-    /// Fault of the service.
+    /// Internal error of the server.
     Internal,
 }

@@ -104,8 +104,8 @@ pub struct FeedSettings {
     /// Declared columns of the messages. Other columns can be written too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<RowColumn>,
-    /// Time after which messages expire: they are hidden immediately, and their bytes are freed later. It counts
-    /// from the last change of a message. Default: never.
+    /// Time after the last change of a message at which the message expires: it is hidden immediately, and its
+    /// bytes are freed later. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<DurationText>,
     /// Members and inboxes. Requires generated sequence numbers, and cannot be changed. Default: feeds have no members.
@@ -130,8 +130,9 @@ pub struct InboxSettings {
     /// members, members read the messages from the feed. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fan_out_max: u32,
-    /// Content of the entries that are written together with their message: `reference` names the message, and a read of the
-    /// inbox reads the message too; `copy` has the columns of the message, without counters. Default `reference`.
+    /// Content of an inbox entry that is written together with its message. `reference`: the name of the message; a
+    /// read of the inbox reads the message too. `copy`: the columns of the message, without counters. Default
+    /// `reference`.
     #[serde(default, skip_serializing_if = "InboxEntries::is_reference")]
     #[schema(value_type = InboxEntriesSchema)]
     pub entries: InboxEntries,
@@ -209,7 +210,7 @@ pub enum SequenceSourceSchema {
     Manual,
 }
 
-/// Settings of a feed table beyond those of its rows.
+/// Settings of a feed table that do not apply to its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FeedView {
     /// Origin of the sequence numbers.
@@ -245,7 +246,7 @@ impl FeedSettings {
             sequence: self.sequence,
             inboxes: self.inboxes.map(InboxSpec::from),
         };
-        // The conversion of durations and archives is that of wide tables.
+        // Durations and archives are converted as for wide tables.
         let rows = WideSettings {
             key: Vec::new(),
             columns: self.columns,
@@ -288,14 +289,15 @@ pub struct SendMessages {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
-    /// Id that the sender chooses, unique within the feed, 1 to 255 bytes. A message with the id of an earlier one is not
-    /// written; its sequence number is that of the earlier message. So a repeated request is safe.
+    /// Id that the sender chooses, unique within the feed, 1 to 255 bytes. If the feed already has a message with
+    /// this id, nothing is written, and the response contains the sequence number of the earlier message. A
+    /// repeated request is therefore safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Sender, 1 to 255 bytes. Default: the principal of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// Sequence number. Required in tables with manual sequence numbers, refused in others.
+    /// Sequence number. Required in tables with manual sequence numbers, refused in other tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
     /// Members whose inboxes show the message, at most 1,000. Default: all members.
@@ -419,8 +421,8 @@ pub struct MessageQuery {
     /// False to omit the events of edits, recalls and deletions. Default true.
     #[serde(default)]
     pub events: Option<bool>,
-    /// Time that the request waits for a message if there is nothing to return, at most `5m`. Requires ascending order, and
-    /// neither `before` nor `to`. Default: it does not wait.
+    /// Maximum time to wait for a message if no message can be returned immediately, at most `5m`. Requires ascending
+    /// order, and neither `before` nor `to`. Default: the response is sent immediately.
     #[serde(default)]
     #[param(value_type = Option<String>)]
     pub wait: Option<DurationText>,
@@ -446,8 +448,8 @@ pub struct MessageWatchQuery {
     /// False to omit the events of edits, recalls and deletions. Default true.
     #[serde(default)]
     pub events: Option<bool>,
-    /// Duration after which the watch ends, at most `7d`. `0s`: send the messages that exist and end. Default: until the
-    /// client disconnects.
+    /// Duration after which the watch ends, at most `7d`. `0s`: send the existing messages and end. Default: until
+    /// the client disconnects.
     #[serde(default, rename = "for")]
     #[param(example = "0s", value_type = Option<String>)]
     pub time: Option<DurationText>,
@@ -483,10 +485,10 @@ pub struct MessagePage {
     /// Messages in the requested order.
     #[schema(value_type = Vec<Message>)]
     pub messages: Box<RawValue>,
-    /// Cursor after the page: `after` or `before` of the next request. `null` if there was nothing to read and the
-    /// request had no cursor.
+    /// Cursor after the page: `after` or `before` of the next request. `null` if the page is empty and the request
+    /// had no cursor.
     pub next: Option<Sequence>,
-    /// True if more messages follow at present.
+    /// True if more messages follow now.
     pub more: bool,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -573,7 +575,7 @@ pub struct FeedPage {
     pub messages: Box<RawValue>,
     /// Cursor after the page.
     pub next: Option<Sequence>,
-    /// True if more messages follow at present, also because the response is full.
+    /// True if more messages follow now, or if the response is full.
     pub more: bool,
 }
 
@@ -635,7 +637,7 @@ pub struct EditMessage {
     /// Columns to remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clear: Vec<String>,
-    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in others.
+    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in other tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
 }
@@ -648,7 +650,7 @@ pub struct MessageEventQuery {
     /// Principal on whose behalf the request acts: the sender of the event.
     #[serde(rename = "as", default)]
     pub principal: Option<String>,
-    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in others.
+    /// Sequence number of the event. Required in tables with manual sequence numbers, refused in other tables.
     #[serde(default)]
     pub sequence: Option<String>,
 }
@@ -821,8 +823,8 @@ pub struct MemberDetail {
     /// The member.
     #[serde(flatten)]
     pub member: Member,
-    /// Number of earlier messages and events of `history` for which the inbox got no entry, because their parts are closed for
-    /// writes. A read of the feed has them. Omitted if it is 0.
+    /// Number of earlier messages and events of `history` without an entry in the inbox, because their parts are
+    /// closed for writes. A read of the feed returns them. Omitted if 0.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub skipped: u64,
     /// Id of the request, as in the server log.
@@ -965,7 +967,7 @@ pub struct Conversation {
     pub last: Option<Box<RawValue>>,
     /// Number of unread messages of other senders, without recalled ones.
     pub unread: u64,
-    /// Number of these messages that mention the user.
+    /// Number of unread messages that mention the user.
     pub mentions: u64,
     /// Sequence number up to which the user has read the feed; `null` = nothing.
     pub cursor: Option<Sequence>,

@@ -87,8 +87,8 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexStatus {
-    /// The job `build_index` adds the entries of the rows that are older than the index. Reads are refused with status
-    /// 503.
+    /// The job `build_index` adds the entries of the rows that existed before the index. Until it ends, reads of
+    /// the index are refused with status 503.
     Building,
     /// The build is complete, and the index can be read.
     Ready,

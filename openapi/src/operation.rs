@@ -1,6 +1,6 @@
 //! Health and readiness of the service, and the guarantees of the engine that stores the data.
 //!
-//! Load balancers and monitoring read these; InfluxDB clients read the health too.
+//! Load balancers and monitoring systems read both. InfluxDB clients read the health too.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -67,7 +67,7 @@ pub struct Readiness {
     pub request_id: String,
 }
 
-/// Tier whose store has failed after a disk error. Reopening the store is attempted until an attempt succeeds.
+/// Tier whose store has failed after a disk error. The server tries to reopen the store until an attempt succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "tier": "hot",

@@ -195,8 +195,8 @@ pub struct SearchRows {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "placed", "order": "descending"}))]
 pub struct RowSortKey {
-    /// Column, indexed as `keyword`, `number`, `time` or `bool`, or as `geo` with `near`. A row with several values is
-    /// ordered by the one that comes first.
+    /// Column, indexed as `keyword`, `number`, `time` or `bool`, or as `geo` with `near`. A row with several values
+    /// is ordered by the value that comes first in the order.
     pub column: String,
     /// Order by the distance from this geo point to the nearest geo point in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -244,8 +244,8 @@ pub struct RowHighlight {
     "request_id": "01jd3k5w8v-000002a1"
 }))]
 pub struct RowsSearched {
-    /// Rows in the order of the search. Each is returned in its current state. A row that no longer matches is left
-    /// out, so a page can have fewer rows than its limit although more follow.
+    /// Rows in the order of the search, each in its current state. A row that no longer matches is omitted, so a
+    /// page can have fewer rows than its limit although more follow.
     pub rows: Vec<FoundRow>,
     /// Summary.
     #[serde(flatten)]
@@ -311,8 +311,8 @@ pub struct FacetRows {
     pub at_least: Option<String>,
 }
 
-/// Key to group rows by. A row with several values is counted in the group of each; a row without a value in the group
-/// `null`.
+/// Key to group rows by. A row with several values is counted in the group of each of these values. A row without a
+/// value is counted in the group `null`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "state"}))]
@@ -363,8 +363,8 @@ pub enum RowFunction {
     Min,
     /// Highest value.
     Max,
-    /// Percentile, 0 to 100: the value below which this share of the values is, with a relative error of at most 1 %.
-    /// Not for times.
+    /// Percentile, 0 to 100: a value that is greater than this percentage of the values, with a relative error
+    /// of at most 1 %. Not for times.
     Percentile(f64),
 }
 

@@ -1,7 +1,7 @@
 //! Statistics of the stored rows of a wide table, and the load of its key ranges.
 //!
-//! Statistics come from the last survey, which is the background job `survey_rows`. The load is that of the last
-//! minute.
+//! Statistics come from the last survey, which is the background job `survey_rows`. The load is measured over the
+//! last minute.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,8 +33,8 @@ pub struct RowColumnSize {
     pub bytes: u64,
     /// Share in the bytes of all columns, 0 to 1.
     pub share: f64,
-    /// Bytes of the same values after packing and compression. For columns that are compressed together, their
-    /// shares are estimated. Values of rows that are not packed count with their unpacked size.
+    /// Bytes of the same values after packing and compression. If columns are compressed together, the bytes of
+    /// each column are estimated. Values in rows that are not packed count with their unpacked size.
     pub stored_bytes: u64,
 }
 
@@ -71,8 +71,8 @@ pub struct StoredRows {
     /// Name of the column group. Omitted for the other columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Number of rows, without those of the row buffer. A packed row that a later write replaces or deletes counts
-    /// until its block is packed again.
+    /// Number of rows, without the rows in the row buffer. A packed row that a later write replaces or deletes
+    /// counts until its block is packed again.
     pub rows: u64,
     /// Number of rows that are not packed into blocks.
     pub single_rows: u64,
@@ -155,7 +155,7 @@ pub struct RowGrowth {
     pub bytes: Option<u64>,
     /// Time of the first sample.
     pub since: Option<String>,
-    /// Number of samples. Each survey adds one; older ones are thinned out.
+    /// Number of samples, at most 128. Each survey adds a sample. Beyond 128, every second sample is removed.
     pub samples: usize,
     /// Rows, entries or documents per day, in the last 30 days; `null` if the samples are less than an hour apart.
     pub rows_per_day: Option<f64>,

@@ -281,7 +281,7 @@ pub struct RowWhy {
     pub part: Option<WhyPart>,
     /// Layers that store data of the key, newest first. A flush removes data that can never be read again.
     pub layers: Vec<WhyLayer>,
-    /// Columns by name: at most 1,000 columns and 10,000 versions. Use `columns` to select others.
+    /// Columns by name: at most 1,000 columns and 10,000 versions. Use `columns` to select other columns.
     pub columns: Vec<WhyColumn>,
     /// Number of columns that the request selects.
     pub columns_total: usize,

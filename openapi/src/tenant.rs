@@ -35,12 +35,12 @@ pub struct PutTenant {
 #[serde(deny_unknown_fields)]
 pub struct TenantBudgets {
     /// Points, rows and messages written per second, averaged over ten seconds. A write that begins within the
-    /// budget is stored as a whole, and the next ones are refused until the average is met again. `null`: no
-    /// limit.
+    /// budget is stored as a whole; later writes are refused until the average is within the budget again. `null`:
+    /// no limit.
     #[serde(default)]
     pub points_per_second: Option<u64>,
-    /// New timelines per minute in all tables of the tenant. All of them may be created at the same time. Points
-    /// of further new timelines are rejected as retryable. `null`: no limit.
+    /// New timelines per minute in all tables of the tenant. All timelines of a minute can be created at once.
+    /// Points of further new timelines are rejected as retryable. `null`: no limit.
     #[serde(default)]
     pub new_timelines_per_minute: Option<u64>,
     /// Maximum number of concurrent requests that read. Watches, and reads that can wait for new data, do not
@@ -62,8 +62,9 @@ pub struct TenantBudgets {
     /// Bytes of files in the archive, like `hot_bytes`.
     #[serde(default)]
     pub archive_bytes: Option<u64>,
-    /// Bytes of stored points, rows and values read per second, averaged over ten seconds. A read that begins within the
-    /// budget is executed as a whole, and the next ones are refused until the average is met again. `null`: no limit.
+    /// Bytes of stored points, rows and values read per second, averaged over ten seconds. A read that begins
+    /// within the budget is executed as a whole; later reads are refused until the average is within the budget
+    /// again. `null`: no limit.
     #[serde(default)]
     pub bytes_read_per_second: Option<u64>,
     /// Bytes of memory that all requests hold at the same time for intermediate and final results, imports and

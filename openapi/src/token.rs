@@ -1,4 +1,4 @@
-//! Tokens: who may do what on which tables.
+//! Tokens: credentials of clients, restricted by roles, tables, models, timelines and tenants.
 //!
 //! [`Role`] of `tideline-model` defines the names of roles, so that the API, stored tokens and the command line use the
 //! same names.
@@ -39,9 +39,9 @@ pub struct CreateToken {
     /// series, and the role must be `reader` or `writer`. Omitted: all timelines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timelines: Option<Condition>,
-    /// Tenants for which requests with the token act: names, and prefixes followed by `*`. If there can be several, each
-    /// request names one in the header `X-Scope-OrgID`. A request reaches only the tables of its tenant. Empty: requests
-    /// act for no tenant, and the header is ignored.
+    /// Tenants for which requests with the token act: names, and prefixes followed by `*`. If several tenants are
+    /// possible, each request names one of them in the header `X-Scope-OrgID`. A request reaches only the tables of
+    /// its tenant. Empty: requests act for no tenant, and the header is ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<String>,
     /// Time at which the token becomes invalid, for example `now+90d`. `null`: it does not expire.
@@ -170,7 +170,7 @@ pub struct TokenList {
     pub request_id: String,
 }
 
-/// Principal of the request: what its token may do.
+/// Principal of the request, with the permissions of its token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "name": "telegraf",

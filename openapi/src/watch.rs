@@ -126,7 +126,7 @@ pub struct WatchTimelines {
     "removed": false
 }))]
 pub struct WatchDeleted {
-    /// Ids of the timelines that were deleted, or whose points were deleted. Very many ids are split over several
+    /// Ids of the timelines that were deleted, or whose points were deleted. A very long list is split over several
     /// events. Ids of deleted timelines may include some that do not match the condition.
     pub timelines: Vec<String>,
     /// Deleted time range, if any points were deleted. A missing bound is open.

@@ -118,8 +118,8 @@ impl From<&RowLimit> for RowRateLimit {
 pub struct ColumnGroup {
     /// Name, unique within the table; at most 255 bytes.
     pub name: String,
-    /// Names of the columns, 1 to 1,000. A name that ends with `*` stands for all columns whose names begin with the
-    /// text before it. A column belongs to the first group that holds its name.
+    /// Names of the columns, 1 to 1,000. A name that ends with `*` matches all columns whose names begin with the
+    /// text before the `*`. A column belongs to the first group that contains a matching name.
     pub columns: Vec<String>,
     /// Compression of the packed columns. Default `fast`.
     #[serde(default, skip_serializing_if = "is_fast")]
@@ -442,8 +442,8 @@ pub struct SplicedColumn {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"name": "total", "type": "decimal"}))]
 pub struct RowColumn {
-    /// Name, or a pattern in which `*` stands for any characters and `?` for one. A name takes precedence over
-    /// patterns, and the first pattern that matches gives the type.
+    /// Name, or a pattern in which `*` matches any characters and `?` one character. A name takes precedence over
+    /// patterns. The first pattern that matches determines the type.
     pub name: String,
     /// Type of the values.
     #[serde(rename = "type")]

@@ -1,6 +1,7 @@
 //! Query plans and cost estimates.
 //!
-//! [`QueryPlan`] describes a query in advance in `/explain`, and as part of its cost after it has run.
+//! The response to `/explain` contains the [`QueryPlan`] of a query that was not run. The cost of a query that has
+//! run can contain its plan too.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

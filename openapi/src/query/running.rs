@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use crate::time::DurationText;
 
-/// Limits of a query. The default of each limit is also its maximum. A query that exceeds a limit fails with
-/// the code `over_budget`, before anything is read if that can be predicted.
+/// Limits of a query. The default of each limit is also its maximum. A query that exceeds a limit fails with the
+/// code `over_budget`. If this can be predicted, the query fails before anything is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"time": "10s", "timelines": 10000, "points": 100000000, "memory": 67108864}))]
