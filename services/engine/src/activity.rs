@@ -26,7 +26,7 @@ pub(crate) struct Activity {
     pub(crate) hot_ranges: HotRanges,
     /// Rows of a wide table written and read in the last minute.
     pub(crate) row_load: RowLoad,
-    /// Use of the limits of the rates of a wide table.
+    /// Use of the rate limits of a wide table.
     pub(crate) row_rates: RowRates,
     /// Reads and updates of the columns of a wide table.
     pub(crate) column_use: Mutex<TableColumnUse>,

@@ -1,6 +1,6 @@
 //! Audit table: rows with the originator of each change, and with the number of refused requests.
 //!
-//! The rows are ordered by time, and expire after a retention time of their own.
+//! The rows are ordered by time, and expire after a separate retention time.
 
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::time::NANOS_PER_SECOND;
@@ -40,7 +40,8 @@ const COLUMNS: [(&str, ColumnType); 11] = [
 pub struct AuditRecord {
     /// Time of the change, or of the first refusal.
     pub at: Timestamp,
-    /// Number that no other record of the same time has. A record that is written again keeps it.
+    /// Number that distinguishes records of the same time. A record that is written again keeps its
+    /// number.
     pub number: i64,
     /// Kind of the record.
     pub kind: AuditKind,
@@ -69,7 +70,7 @@ pub struct AuditRecord {
 /// Kind of an audit record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditKind {
-    /// A request that has changed something, or has failed while it did.
+    /// A request that changed something, or that failed while it changed something.
     Change,
     /// Requests that were refused.
     Refusal,
@@ -86,7 +87,7 @@ impl AuditKind {
 }
 
 impl AuditRecord {
-    /// Returns the record of one change of which nothing else is known.
+    /// Returns the record of one change with these values; all other values are unknown.
     pub fn of_change(at: Timestamp, method: &str, path: String) -> Self {
         Self {
             at,

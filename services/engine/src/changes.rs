@@ -30,15 +30,15 @@ use crate::wide_table::WideTable;
 /// Number of slots.
 pub const SLOTS: u32 = 1 << 16;
 
-/// Free space of the data disk below which kept changes are freed, in percent of the space below which writes are
-/// refused. The difference must be enough for the writes of about a second, until the changes are freed.
+/// Kept changes are freed if the free space of the data disk is below this percentage of the limit below which writes
+/// are refused. The difference must be enough for the writes of about a second, until the changes are freed.
 const ROOM_PERCENT: u64 = 125;
 
 /// Entries of the journal from a position on.
 #[derive(Debug, Clone)]
 pub struct ChangeEntries {
-    /// Position from which the entries are complete: the requested one, or a later one if entries after the requested
-    /// one were freed or are damaged.
+    /// Position from which the entries are complete: the requested position, or a later position if entries after the
+    /// requested position were freed or are damaged.
     pub from: SequenceNumber,
     /// True if the missing entries are damaged; false if they were freed.
     pub is_damaged: bool,
@@ -79,8 +79,8 @@ pub struct TableChanges {
     pub table: Table,
     /// Settings of the rows of the table; `None` for a series table.
     pub rows: Option<Arc<WideTable>>,
-    /// Changes, in order. `None` for a change of a timeline that was removed later, so that the number of a change in
-    /// its entry never changes: readers continue from it.
+    /// Changes, in order. `None` for a change of a timeline that was removed later: the other changes keep their
+    /// numbers, because readers continue from a number.
     pub changes: Vec<Option<Change>>,
 }
 

@@ -1,7 +1,7 @@
 //! Directory of the timeline catalogs of all tables, used by the log and the store.
 //!
-//! It applies replayed journal entries to the catalogs, and writes catalog rows before their journal entries are
-//! dropped.
+//! The directory applies replayed journal entries to the catalogs, and writes catalog rows before their journal
+//! entries are dropped.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! The open database: opening, closing, readiness and statistics.
 //!
 //! [`Engine`] combines the store, the catalogs and the search index. The other modules add its operations. An engine is
-//! a handle: a clone is cheap, and one with an [`Access`] serves one request within what its principal may do.
+//! a handle, which is cheap to clone. A handle with an [`Access`] serves one request with the rights of its principal.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -38,7 +38,7 @@ use crate::wide_table::WideTable;
 /// Open database.
 ///
 /// Clones share the database. A handle without an [`Access`] is for the work of the server itself and reaches every
-/// table. A handle with one resolves only the names of tables that its principal may use; see
+/// table. A handle with an [`Access`] resolves only the names of tables that its principal may use; see
 /// [`with_access`](Self::with_access).
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -87,7 +87,7 @@ pub struct Core {
     /// Held while the settings of a table are read, changed and stored.
     pub(crate) altering: Mutex<()>,
     /// Held while a table is created or dropped. A feed table and its table of users are two edits of the list of
-    /// tables, and no other creation or drop may come between them.
+    /// tables, and no other creation or drop may take place between these edits.
     pub(crate) table_list: Mutex<()>,
     /// Held while an archive is attached. Two concurrent runs would attach everything twice.
     pub(crate) attaching: Mutex<()>,
@@ -337,9 +337,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns a handle for one request, restricted to what its principal may do: every function that finds a table by
-    /// its name or lists tables checks the access. Functions that take a [`Table`](crate::Table) need no check, because
-    /// such a value was found with a check.
+    /// Returns a handle for one request, restricted to the rights of its principal: every function that finds a table
+    /// by its name or lists tables checks the access. Functions that take a [`Table`](crate::Table) need no check,
+    /// because such a value was found with a check.
     #[must_use]
     pub fn with_access(&self, access: Access) -> Self {
         Self {
@@ -469,8 +469,8 @@ impl Engine {
         &self.clock
     }
 
-    /// Returns the memory account from which requests of this handle reserve memory: that of its tenant if it has a budget
-    /// of memory, otherwise that of the process.
+    /// Returns the memory account from which requests of this handle reserve memory: the account of the tenant if the
+    /// tenant has a memory budget, otherwise the account of the process.
     pub fn memory(&self) -> &MemoryAccount {
         let process = &self.settings.memory;
         let of_tenant = self.tenant().and_then(|tenant| tenant.memory(process));

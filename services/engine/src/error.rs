@@ -337,7 +337,7 @@ impl EngineError {
         )
     }
 
-    /// Returns the pause before a retry; `None` if a retry cannot help or the backend gives no pause.
+    /// Returns the pause before a retry; `None` if a retry cannot help or the backend specifies no pause.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Store(StoreError::Log(LogError::Append { retry_after, .. })) => *retry_after,

@@ -24,7 +24,7 @@ pub struct FeedChanges {
     pub is_any: bool,
     /// Feeds with new, changed or deleted messages, and deleted feeds.
     pub feeds: HashSet<TimelineId>,
-    /// Users whose memberships or cursors were changed. An empty name stands for every user: the delivery of a feed was
+    /// Users whose memberships or cursors were changed. An empty name means every user: the delivery of a feed was
     /// changed.
     pub users: HashSet<Box<str>>,
     /// Position in the journal to continue from: the end of the journal, or an earlier position if [`STEP_BYTES_MAX`]
@@ -85,7 +85,8 @@ fn add_names(table: &WideTable, entry: &Bytes, names: &mut HashSet<Box<str>>) ->
     }
     for key in &written_keys(entry).ok()? {
         match table.layout().decode(key).ok()?.as_slice() {
-            // The progress of a fan-out changes no inbox: readers have read its messages from the feed before.
+            // The progress of a fan-out changes no inbox: before the fan-out, readers have read the messages from the
+            // feed.
             [KeyValue::String(user), _, KeyValue::String(row)] if user.is_empty() && **row == *FAN_OUT => {}
             [KeyValue::String(name), ..] if names.contains(name.as_ref()) => {}
             [KeyValue::String(name), ..] => {

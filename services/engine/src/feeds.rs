@@ -1,12 +1,13 @@
 //! Feeds: timelines whose messages are rows of their table. The id of a feed is the partition key of its messages, so
 //! the messages of a feed are one ordered range.
 //!
-//! A feed is catalogued before its first message is written. The deletion of a feed refuses new messages, deletes the
-//! messages, and then removes the feed from the catalog. An interrupted deletion leaves the feed with some of its
-//! messages, and can be repeated.
+//! A feed is added to the catalog before its first message is written. The deletion of a feed refuses new messages,
+//! deletes the messages, and then removes the feed from the catalog. An interrupted deletion leaves the feed with some
+//! of its messages, and can be repeated.
 //!
-//! The members of the feeds of a table are rows of another table, which is created and dropped with it. The *audience*
-//! of a feed, its members with their inboxes, is cached. An inbox is a feed of the same table.
+//! The members of the feeds of a table are rows of a separate table, which is created and dropped together with the
+//! feed table. The *audience* of a feed, its members with their inboxes, is cached. An inbox is a feed of the feed
+//! table.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -95,11 +96,11 @@ pub struct Audience {
     /// from the feed.
     pub copied_from: Option<i64>,
     /// Lowest sequence number of the messages whose changes also change their copies. Lower than `copied_from` while
-    /// the delivery switches, because the copies of these messages can be current after it. `None` while new messages
-    /// are not written to inboxes.
+    /// the delivery switches, because the copies of these messages can be current after the switch. `None` while new
+    /// messages are not written to inboxes.
     pub changes_copied_from: Option<i64>,
-    /// Ranges of sequence numbers that members read from the feed: a start, and an end, which is missing in a range
-    /// that has not ended.
+    /// Ranges of sequence numbers that members read from the feed: the start and the end of each range. A range that
+    /// has not ended has no end.
     pub pulled: Vec<(i64, Option<i64>)>,
 }
 
@@ -203,8 +204,8 @@ impl Engine {
         }
     }
 
-    /// Returns the id of a feed that exists if it can be looked up without reading storage: by its id, or by a key that
-    /// is cached.
+    /// Returns the id of an existing feed if the look-up needs no read of storage: for an id, or for a cached key.
+    /// Returns `None` otherwise.
     pub fn cached_feed(&self, table: &WideTable, name: &FeedName) -> Option<TimelineId> {
         match name {
             FeedName::Id(_) => self.feed(table, name).ok(),
@@ -328,7 +329,7 @@ impl Engine {
         true
     }
 
-    /// Returns the range of the stored keys of the messages of a feed, limited to sequence numbers.
+    /// Returns the range of the stored message keys of a feed, limited to sequence numbers.
     ///
     /// # Errors
     ///
@@ -402,8 +403,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`EngineError::NoInboxes`] if the table has none, and the errors of [`table_of_rows`](Self::table_of_rows) other
-    /// than a refused access: a principal that may use the feed table may use its users.
+    /// [`EngineError::NoInboxes`] if the feed table has no table of users, and the errors of
+    /// [`table_of_rows`](Self::table_of_rows) except a refused access: a principal that may use the feed table may use
+    /// its users.
     pub fn users_table(&self, table: &WideTable) -> Result<Arc<WideTable>> {
         let name = table.table().name();
         match table.feed().inboxes {
@@ -522,8 +524,8 @@ impl Engine {
         });
     }
 
-    /// Returns the range of the stored keys of the messages of a feed from the part of the first one on. `messages` is
-    /// the range of all messages of the feed.
+    /// Returns the range of the stored message keys of a feed, beginning with the part of the first message. `messages`
+    /// is the range of all messages of the feed.
     fn messages_from_first_part(
         &self,
         table: &Arc<WideTable>,

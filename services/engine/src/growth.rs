@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const SLOT_SECONDS: u64 = 10;
 /// Number of slots counted: a full minute and the current slot.
 const SLOTS: u64 = 60 / SLOT_SECONDS + 1;
-/// Denominator of the growth after which the bytes of identities are measured again: 1/64 of the measured timelines.
+/// The bytes of identities are measured again after a growth by 1/64 of the measured timelines.
 const MEASURED_SHARE: u64 = 64;
 /// Minimum number of new timelines between two measurements of the bytes of identities.
 const MEASURED_TIMELINES_MIN: u64 = 1_024;

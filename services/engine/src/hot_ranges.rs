@@ -283,7 +283,7 @@ fn as_shares(totals: &[u64]) -> Vec<f64> {
     totals.iter().map(share).collect()
 }
 
-/// Heavy hitters among machines (Misra and Gries 1982). A count is never too high. Apart from ageing, it is too low by
+/// Heavy hitters among machines (Misra and Gries 1982). A count is never too high. Apart from aging, it is too low by
 /// at most the total weight subtracted for other machines.
 #[derive(Debug, Clone, Default)]
 struct Machines {

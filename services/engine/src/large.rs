@@ -99,7 +99,7 @@ pub struct LargeProgress {
 }
 
 impl Engine {
-    /// Begins an upload of a value of a column of a row. The caller writes the value to the row afterwards, and then
+    /// Begins an upload of a value for a column of a row. The caller writes the value to the row afterwards, and then
     /// ends the upload.
     ///
     /// # Errors

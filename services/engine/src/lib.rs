@@ -2,8 +2,8 @@
 //! operations that services use.
 //!
 //! The store identifies timelines by id only, and the index holds no points. The engine connects both. A write resolves
-//! its timelines in the catalog and goes to the store. A search combines the index with the spans of timelines from the
-//! store. A start restores the catalogs from their rows and from the identities in the journal.
+//! its timelines in the catalog and passes the points to the store. A search combines the index with the spans of
+//! timelines from the store. A start restores the catalogs from their rows and from the identities in the journal.
 //!
 //! Path of a write: the decoder resolves each timeline through [`resolve`]. Then [`mod@write`] checks the batch,
 //! converts it to a delta and commits it. When the store has acknowledged the delta, the timelines become visible.

@@ -2,7 +2,7 @@
 //!
 //! A delta (the points of one commit) keeps the order of rows within a group, but not between groups. Two lines of a
 //! request conflict if they write the same timeline, timestamp and field in different shapes (sets of fields with
-//! types). The later line then goes into a later delta, so that it wins. Only groups that share a measurement and a
+//! types). The later line is then put into a later delta, so that it wins. Only groups that share a measurement and a
 //! field can conflict, and agents seldom send such pairs.
 
 use std::sync::Arc;

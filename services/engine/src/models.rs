@@ -4,9 +4,9 @@
 //! with [`Engine::table`], requests for rows with [`Engine::wide_table`] and requests for messages with
 //! [`Engine::feed_table`]; each refuses tables of other models.
 //!
-//! A handle with an access refuses tables that its principal may not use, and restricts tables to the timelines that it
-//! may use. Functions of the engine that look up tables for their own work, such as the users of a feed table, call
-//! `known_table` and its siblings, which check nothing.
+//! A handle with an access refuses tables that its principal may not use, and restricts tables to the timelines that
+//! the principal may use. Functions of the engine that look up tables for their own work, such as the users of a feed
+//! table, call `known_table` and its siblings, which check nothing.
 
 use tideline_access::{Access, Action, Tenant};
 use tideline_model::{TableId, TableModel};
@@ -73,7 +73,7 @@ impl Engine {
         allowed.map(|table| restricted(access, table)).collect()
     }
 
-    /// Checks that the principal of this handle may read, whatever the action of the handle is. A write that returns
+    /// Checks that the principal of this handle may read, regardless of the action of the handle. A write that returns
     /// the previous row needs both actions.
     ///
     /// # Errors
@@ -86,14 +86,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Charges written points, rows or messages to the tenant of the principal of this handle.
+    /// Charges the tenant of the principal of this handle for written points, rows or messages.
     pub(crate) fn charge_tenant(&self, count: usize) {
         if let Some(tenant) = self.tenant() {
             tenant.charge_points(count as u64, self.clock.monotonic());
         }
     }
 
-    /// Charges bytes of stored data that were read to the tenant of the principal of this handle.
+    /// Charges the tenant of the principal of this handle for the stored bytes that were read.
     pub fn charge_tenant_read(&self, bytes: u64) {
         if let Some(tenant) = self.tenant() {
             tenant.charge_read(bytes, self.clock.monotonic());
@@ -106,7 +106,7 @@ impl Engine {
         access.principal().tenant().map(|tenant| &**tenant)
     }
 
-    /// Checks that the principal of this handle may change tables, and a table of this name.
+    /// Checks that the principal of this handle may change tables, and in particular the table of this name.
     pub(crate) fn check_operates(&self, table: &str, model: TableModel) -> Result<()> {
         if let Some(access) = &self.access {
             access.with_action(Action::Operate)?.check(table, model)?;

@@ -1,12 +1,12 @@
 //! Restriction of a table handle to the timelines that its principal may use.
 //!
-//! A handle of [`Engine::table`](crate::Engine::table) carries the condition of the principal. Every search joins it
-//! with its own condition ([`Table::narrowed`]), and every look-up of timelines, names and counts goes through
-//! [`Table::reader`], to which no other timeline is visible. Writes test the identity of each timeline
+//! A handle of [`Engine::table`](crate::Engine::table) carries the condition of the principal. Every search joins this
+//! condition with the condition of the request ([`Table::narrowed`]). Every look-up of timelines, names and counts uses
+//! [`Table::reader`], which shows only the matching timelines. Writes test the identity of each timeline
 //! ([`crate::resolve`]).
 //!
-//! The fields of a measurement belong to the measurement: they are visible with it, whichever timeline has introduced
-//! them.
+//! A field belongs to its measurement. It is visible together with the measurement, regardless of the timeline that
+//! introduced it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use tideline_timeline_catalog::{AttributeChanges, CatalogError, CatalogReader, C
 use crate::error::{EngineError, Result};
 use crate::tables::Table;
 
-/// Maximum number of conditions of a table whose timelines are kept: the most recently used conditions.
+/// Maximum number of conditions per table whose timelines are kept. The most recently used conditions are kept.
 const SUBSETS_MAX: usize = 32;
 
 /// Restriction of a table handle.
@@ -107,7 +107,7 @@ impl Table {
         fields
     }
 
-    /// Joins a condition with that of the restriction.
+    /// Joins a condition with the condition of the restriction.
     pub(crate) fn narrowed<'c>(&self, condition: &'c Condition) -> Cow<'c, Condition> {
         match &self.restriction {
             None => Cow::Borrowed(condition),

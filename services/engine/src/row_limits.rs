@@ -43,8 +43,8 @@ thread_local! {
 /// Reads of a request that waits between two rows.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Latest time until which the rates are used up after the reads of the request, without later reads of other
-    /// requests; `None` before its first row.
+    /// Latest time at which the rates are available again after the reads of this request. Later reads of other
+    /// requests do not change it. `None` before the first row of the request.
     free_at: Option<Duration>,
     /// Limits under which the request has begun to read: table and age.
     begun: BTreeSet<(TableId, Option<i64>)>,
@@ -58,7 +58,7 @@ struct Pace {
     is_over: bool,
 }
 
-/// Guard of a request whose reads on this thread wait for the limits of rates instead of being refused.
+/// Guard of a request on this thread: its reads wait for the rate limits instead of being refused.
 #[derive(Debug)]
 pub struct PacedReads(());
 
@@ -140,7 +140,8 @@ impl Engine {
         !pace.is_over
     }
 
-    /// Checks the limits of all rows that a request is about to read, so that it is refused before its first row.
+    /// Checks the limits of all rows that a request is about to read, so that the request is refused before it reads a
+    /// row.
     ///
     /// # Errors
     ///
@@ -169,8 +170,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns an error if the rate of a limit that applies to the table, or to a part that a range of keys can reach,
-    /// is used up. `parts` are the numbers of the parts that are accessed.
+    /// Returns an error if a rate is used up: of a limit that applies to the table, or of a limit that applies to a
+    /// part that a range of keys can reach. `parts` are the numbers of the parts that are accessed.
     pub(crate) fn admit_range(
         &self,
         table: &WideTable,
@@ -233,7 +234,7 @@ impl Engine {
         })
     }
 
-    /// Adds a row that was read to the rates of the limits that apply to it. A row that does not exist has 0 bytes.
+    /// Charges a row that was read to the limits that apply to the row. A row that does not exist has 0 bytes.
     pub(crate) fn charge_read(&self, table: &WideTable, key: &[u8], bytes: usize) -> Result<()> {
         self.charge_tenant_read(bytes as u64);
         self.charge(table, RowAccess::Read, std::iter::once((key, bytes)))
@@ -248,20 +249,20 @@ impl Engine {
         }
     }
 
-    /// Adds rows that were read to the rates of the limits that apply to them.
+    /// Charges rows that were read to the limits that apply to the rows.
     pub(crate) fn charge_reads(&self, table: &WideTable, rows: &[StoredRow]) -> Result<()> {
         self.charge_tenant_read(rows.iter().map(|row| row.bytes() as u64).sum());
         let rows = rows.iter().map(|row| (&row.key[..], row.bytes()));
         self.charge(table, RowAccess::Read, rows)
     }
 
-    /// Adds rows that are written to the rates of the limits that apply to them.
+    /// Charges rows that are written to the limits that apply to the rows.
     pub(crate) fn charge_writes(&self, table: &WideTable, writes: &[RowWrite<'_>]) -> Result<()> {
         let writes = writes.iter().map(|write| (&write.key[..], bytes_of(write)));
         self.charge(table, RowAccess::Write, writes)
     }
 
-    /// Adds rows, given by their keys and sizes, to the rates of the limits that apply to them.
+    /// Charges rows, given by their keys and sizes, to the limits that apply to the rows.
     pub(crate) fn charge<'k>(
         &self,
         table: &WideTable,

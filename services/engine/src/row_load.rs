@@ -30,7 +30,7 @@ const HOT_SAMPLES_MIN: usize = 16;
 const HOT_SHARES: f64 = 4.0;
 /// Share above which a partition is hot, however few partitions there are.
 const HOT_SHARE: f64 = 0.5;
-/// Minimum share of the keys of a slot that must be above all keys of the previous slot, so that keys count as rising.
+/// Keys count as rising if at least this share of the keys of a slot is above all keys of the previous slot.
 const RISING_SHARE: f64 = 0.9;
 /// Minimum number of sampled keys of a slot. Slots with fewer keys are ignored in the test for rising keys.
 const RISING_SAMPLES_MIN: usize = 8;

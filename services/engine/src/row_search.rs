@@ -45,7 +45,7 @@ use crate::wide_table::WideTable;
 pub(crate) use lifecycle::{RowSearches, folder_of};
 pub use trace::{LeftOut, SearchTrace};
 
-/// Age of the oldest change that an index does not hold, above which writes to its table wait.
+/// Writes to a table wait if a search index lacks a change that is older than this.
 const LAG_MAX: Duration = Duration::from_millis(700);
 /// Maximum time that a write waits for a search index that is behind.
 pub const BACK_PRESSURE_MAX: Duration = Duration::from_secs(10);
@@ -335,8 +335,8 @@ impl Engine {
     }
 
     /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table, including
-    /// replacements that are being built. Returns false if they are not visible at the deadline, or if an index that
-    /// serves searches is not built before.
+    /// replacements that are being built. Returns false if the changes are not visible at the deadline, or if an index
+    /// that serves searches is not built by then.
     pub fn wait_all_searchable(
         &self,
         table: &WideTable,
@@ -384,8 +384,8 @@ impl Engine {
         }
     }
 
-    /// Adds the documents of a part to a search index, and waits until they are committed. Returns the end of the move
-    /// that needs them if the move cannot continue; otherwise `None`.
+    /// Adds the documents of a part to a search index, and waits until they are committed. The move of the part needs
+    /// these documents. Returns the result of the move if the move cannot continue; otherwise `None`.
     pub(crate) fn index_part(
         &self,
         search: TableId,
@@ -412,8 +412,8 @@ impl Engine {
         None
     }
 
-    /// Waits, at most 10 seconds, for the search indexes of a table that are far behind. Writes are thus not faster
-    /// than the indexes for long.
+    /// Waits, at most 10 seconds, for the search indexes of a table that are far behind. Writes can therefore be faster
+    /// than the indexes only for a short time.
     pub fn wait_for_searches(&self, table: &WideTable) {
         let deadline = Instant::now() + BACK_PRESSURE_MAX;
         for spec in &table.settings().search_indexes {
@@ -437,7 +437,7 @@ impl Engine {
         page.map_err(|error| self.damaged_search(table, index, &error))
     }
 
-    /// Passes the stored keys of all rows that a condition matches in an index to `take`, as of the last commit of the
+    /// Passes to `take` the stored keys of all rows that a condition matches in an index, as of the last commit of the
     /// index. Each key is passed once. Ends early if `take` returns false or `is_stopped` returns true.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
 
 /// Share of delete markers among the rows and delete markers of a range, above which the range is packed. Flushes alone
-/// keep it below 0.2, because they pack a block when a quarter of its rows have changed.
+/// keep the share below 0.2, because they pack a block when a quarter of its rows have changed.
 pub const MARKER_RATIO_MAX: f64 = 0.05;
 /// Minimum number of delete markers of a table or index. With fewer markers, no range is packed.
 pub const PACKED_MARKERS_MIN: u64 = 100;
@@ -278,7 +278,7 @@ impl Engine {
     }
 }
 
-/// Returns the ranges with many delete markers, each with the number of its part. Neighbouring ranges are joined.
+/// Returns the ranges with many delete markers, each with the number of its part. Neighboring ranges are joined.
 fn ranges_to_pack(survey: &RowSurvey) -> Vec<(i32, KeyRange)> {
     let mut joined: Vec<(i32, KeyRange)> = Vec::new();
     if survey.markers < PACKED_MARKERS_MIN {

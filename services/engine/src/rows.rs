@@ -41,7 +41,7 @@ const PAGE_BYTES: usize = 1 << 20;
 const NO_PARTS: PartNumbers = PartNumbers::new(1, 0);
 /// Minimum number of rows that a merged scan reads from each bucket in one page.
 const BUCKET_ROWS_MIN: usize = 8;
-/// Holder of the memory of the pages of scans.
+/// Name of the memory of scans in errors and metrics.
 const SCAN_MEMORY: &str = "rows of scans";
 
 /// Result of starting a request with an idempotency key.
@@ -211,9 +211,10 @@ impl Engine {
     }
 
     /// Begins one attempt of [`write_rows`](Self::write_rows), without waiting for the commit. Returns the rows, their
-    /// outcomes, and the commit that the outcomes depend on. The commit is `None` if nothing is written. Waits for no
-    /// commit of another write. Reads rows only if the table has indexes, or if a write depends on its row; a new row
-    /// with a generated id reads none. `options` has no idempotency key and requires no unchanged state.
+    /// outcomes, and the commit that the outcomes depend on. The commit is `None` if nothing is written. Does not wait
+    /// for commits of other writes. Reads stored rows only if the table has indexes, or if a write depends on its row;
+    /// a write of a new row with a generated id does not. `options` has no idempotency key and requires no unchanged
+    /// state.
     ///
     /// # Errors
     ///
@@ -358,8 +359,8 @@ impl Engine {
         Ok(whole.map(|row| ColumnPage { row, has_more }))
     }
 
-    /// Returns an error if a scan of an index would read parts for which the index has no entries, because it does not
-    /// cover their tier. A part can still move before the scan.
+    /// Returns an error if a scan of an index would read parts for which the index has no entries, because the index
+    /// does not cover their tier. A part can still move before the scan.
     ///
     /// # Errors
     ///

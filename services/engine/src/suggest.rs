@@ -215,8 +215,8 @@ impl Table {
     }
 }
 
-/// Returns measurements such that every matching timeline has one of them; `None` if the condition does not list
-/// them, for example because it excludes measurements or tests a prefix.
+/// Returns a list of measurements that includes the measurement of every matching timeline. Returns `None` if the
+/// condition does not list measurements, for example because it excludes measurements or tests a prefix.
 fn required_measurements<'a>(condition: &'a Condition) -> Option<Vec<&'a str>> {
     match condition {
         Condition::All | Condition::Saved(_) | Condition::Not(_) => None,

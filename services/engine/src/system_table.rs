@@ -1,8 +1,8 @@
 //! Tables of the server: wide tables that it creates itself. No request writes their rows or drops them.
 //!
-//! Their rows are written through the journal like all rows, so they are as durable and need no file of their own. A
-//! table is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token of the
-//! role `admin`.
+//! Their rows are written through the journal like all rows, so they are as durable as other rows and need no separate
+//! file. A table is created with its first rows. Requests read only the [audit table](crate::audit_table), with a token
+//! of the role `admin`.
 
 use std::sync::Arc;
 

@@ -20,8 +20,8 @@ use crate::error::{EngineError, Result};
 use crate::restriction::Restriction;
 use crate::system_table::{check_not_system, is_reserved};
 
-/// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes. A handle of a
-/// principal that may use only some timelines shows only these.
+/// Table joined with its catalog. After the table is dropped, a handle stays valid but refuses writes. If the principal
+/// of a handle may use only some timelines, the handle shows only these timelines.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub(crate) points: Arc<tideline_series_store::Table>,
@@ -122,13 +122,14 @@ impl Table {
 }
 
 impl Engine {
-    /// Returns the table of requests that name none: the default table of the tenant of this handle; if there is no
-    /// such table, the default table of the server, which exists from the first start.
+    /// Returns the table for requests that name no table: the default table of the tenant of this handle, or the
+    /// default table of the server if the tenant has no such setting or there is no tenant. The default table of the
+    /// server exists from the first start.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::OtherModel`] if its model is not series, [`EngineError::Denied`] if the tenant has no
-    /// such table, or a store error if it cannot be read.
+    /// Returns [`EngineError::OtherModel`] if its model is not series, [`EngineError::Denied`] if the principal of this
+    /// handle may not use it, or a store error if it does not exist or cannot be read.
     pub fn default_table(&self) -> Result<Table> {
         let of_principal = self
             .access
@@ -157,8 +158,8 @@ impl Engine {
         self.create_with(name, spec, None)
     }
 
-    /// Creates a wide table for rows of an archive: its columns keep the numbers by which these rows store them. The
-    /// caller has checked the target of the archive.
+    /// Creates a wide table for rows of an archive. Its columns keep the numbers under which the archived rows store
+    /// them. The caller has checked the target of the archive.
     ///
     /// # Errors
     ///

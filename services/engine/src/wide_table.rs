@@ -27,7 +27,7 @@ pub const COLUMNS_MAX: usize = 10_000;
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 /// Maximum number of column names and name prefixes of a column group.
 const GROUP_COLUMNS_MAX: usize = 1_000;
-/// Maximum number of limits of the rates of reads and writes.
+/// Maximum number of rate limits for reads and writes.
 const LIMITS_MAX: usize = 8;
 /// Maximum number of versions that a table keeps per column.
 pub const VERSIONS_MAX: u32 = 1_000;
@@ -159,8 +159,8 @@ impl WideTable {
         self.columns.names()
     }
 
-    /// Returns the stored name of a column and its declared type; no type if neither the name nor a pattern declares
-    /// one.
+    /// Returns the stored name of a column and its declared type. The type is `None` if neither a name nor a pattern
+    /// declares the column.
     pub fn column(&self, name: &str) -> (ColumnName<'static>, Option<ColumnType>) {
         self.columns.column(name)
     }
@@ -170,14 +170,14 @@ impl WideTable {
         self.columns.name_of(column)
     }
 
-    /// Returns the name of a stored column and its declared type. `None` for a declared column that was removed from
-    /// the settings; no type if neither the name nor a pattern declares one.
+    /// Returns the name of a stored column and its declared type. Returns `None` for a declared column that was
+    /// removed from the settings. The type is `None` if neither a name nor a pattern declares the column.
     pub fn declaration_of<'n>(&'n self, column: &'n ColumnName<'_>) -> Option<(&'n str, Option<ColumnType>)> {
         self.columns.declaration_of(column)
     }
 }
 
-/// Checks the settings of a feed table beyond those of other tables of rows.
+/// Checks the settings of a feed table that other tables of rows do not have.
 fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(format!("table {name}: {what}")));
     match (spec.model, spec.feed) {
@@ -548,7 +548,7 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
     Ok(())
 }
 
-/// Checks the limits of the rates of reads and writes.
+/// Checks the rate limits for reads and writes.
 fn check_limits(wide: &WideSpec) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
     if wide.limits.len() > LIMITS_MAX {

@@ -182,7 +182,7 @@ impl Engine {
         request: &IdempotentRequest,
     ) -> Result<(RunningRequest<'_>, Option<Bytes>)> {
         let id = table.points.id();
-        // Tokens with different restrictions have keys of their own.
+        // Tokens with different restrictions have separate idempotency keys.
         let key = match table.condition() {
             None => request_key(&request.key)?,
             Some(condition) => {
@@ -284,7 +284,7 @@ impl Engine {
     }
 
     /// Returns the timestamp before which points are refused, because they have expired. Returns the minimum while the
-    /// clock is in doubt, and during the purge delay after a doubted clock was accepted because it was steady: points
+    /// clock is in doubt, and during the purge delay after a clock in doubt was accepted because it was steady. Points
     /// that a wrong clock hides become visible again, but refused points are lost.
     fn refused_before(&self, table: &Table) -> i64 {
         match self.store.trusted_now().is_unsure(self.settings.purge_delay) {

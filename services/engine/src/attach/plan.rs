@@ -408,10 +408,10 @@ fn without_superseded(found: Vec<Found>) -> Vec<Found> {
     found
 }
 
-/// Returns true if a later segment of a database holds the points of an earlier one. This is the case if its window and
-/// writes include the window and writes of the earlier segment. It is also the case if the ranges of both segments
-/// overlap and their writes interleave: two valid segments of a database never do that, so the earlier one is a
-/// leftover.
+/// Returns true if a later segment of a database holds the points of an earlier segment. This is the case if its window
+/// and writes include the window and writes of the earlier segment. It is also the case if the ranges of both segments
+/// overlap and their writes interleave: two valid segments of a database never overlap in this way, so the earlier
+/// segment is a leftover.
 fn supersedes(later: &Segment, earlier: &Segment) -> bool {
     let is_within = later.window.holds(earlier.window)
         && later.written.oldest <= earlier.written.oldest

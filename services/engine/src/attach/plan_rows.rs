@@ -205,8 +205,8 @@ fn check_parts<'a>(request: &AttachRequest, found: impl Iterator<Item = &'a Foun
     }
 }
 
-/// Keeps the newest copy of each part of each origin. Removes the parts of `origin` that `spec`, the newest settings of
-/// this origin, records as dropped. Returns the parts in the order of their numbers.
+/// Keeps the newest copy of each part of each origin. Removes the parts of `origin` that are recorded as dropped in
+/// `spec`, the newest settings of this origin. Returns the parts in the order of their numbers.
 fn newest_copies(mut found: Vec<FoundPart>, spec: &TableSpec, origin: &str) -> Vec<FoundPart> {
     let settings = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
     let first = settings.map_or(i32::MIN, |parts| parts.first);

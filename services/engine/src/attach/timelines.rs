@@ -146,7 +146,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Sets the attributes of timelines that have none yet and occur in no newer segment.
+    /// Sets the attributes of timelines that have no attributes yet and do not occur in a newer segment.
     fn take_attributes(
         &self,
         table: &Table,

@@ -41,7 +41,7 @@ fn rows(engine: &Engine, name: &str) -> u64 {
 fn tables_of_the_server_are_surveyed_like_others() {
     let fixture = Fixture::new();
     let engine = fixture.open_with(|settings| settings.tables.tables_max = 1);
-    // A record that is written again after an unknown outcome is there once.
+    // A record that is written again after an unknown outcome is stored once.
     for number in [1, 2, 2] {
         engine.put_audit(&[record(START, number)]).expect("written");
     }
