@@ -92,9 +92,9 @@ pub enum Accumulator {
     TimeWeightedMean(Areas),
 }
 
-/// Upper bound of the bytes of a cell, the fixed-size state of one window, for any function.
+/// Upper bound, in bytes, of a cell of any function. A cell is the fixed-size state of one window.
 const CELL_BYTES_MAX: u64 = 128;
-/// Upper bound of the bytes of a cell of `sum`, `mean`, `min` or `max`.
+/// Upper bound, in bytes, of a cell of `sum`, `mean`, `min` or `max`.
 const SMALL_CELL_BYTES_MAX: u64 = 64;
 
 /// Integer sum that does not fit its type. Holds the double nearest to the exact sum.

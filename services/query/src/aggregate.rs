@@ -233,8 +233,8 @@ pub(crate) fn explain(
     let mut sizes = cell_counts(windows, columns, &groups);
     if let Some(ranking) = ranking {
         Ranking::check(context, &groups)?;
-        // The limit of the rank bounds the number of winners; the sizes of the largest groups bound the cells of the
-        // winners.
+        // The limit of the rank bounds the number of winners. Their cells are at most the cells of that many largest
+        // groups.
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.truncate(ranking.limit());
     }

@@ -114,7 +114,8 @@ impl Cancel {
     }
 }
 
-/// Time limit and cancellation flag of one running query. Its handle of the engine knows whether the token was revoked.
+/// Time limit and cancellation flag of one running query. The engine handle reports whether the token of the query was
+/// revoked.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline {
     cancel: Cancel,
@@ -161,7 +162,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the watch of a query that begins now. Its memory is charged to the memory account of the engine.
+    /// Starts the watch of a query that begins now. The memory of the query is charged to the memory account of the
+    /// engine.
     pub(crate) fn new(budget: Budget, cancel: Cancel, engine: &Arc<Engine>) -> Self {
         Self {
             budget,

@@ -22,13 +22,13 @@ const FIRST_MONDAY: i64 = 4;
 /// Upper bound of the difference between two local clocks, in nanoseconds.
 const ZONES_APART: i64 = 2 * NANOS_PER_DAY;
 
-/// Windows of a number of days, weeks (from Monday), months or years in a time zone. They are counted from 1970-01-01;
-/// weeks from 1970-01-05, the first Monday.
+/// Windows of a number of days, weeks (from Monday), months or years in a time zone. Days, months and years are counted
+/// from 1970-01-01, weeks from 1970-01-05, the first Monday.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalendarWindow {
     /// Number of units, from 1 to [`UNITS_MAX`].
     pub count: u32,
-    /// Unit.
+    /// Unit of `count`.
     pub unit: CalendarUnit,
     /// Time zone that determines the start of a day.
     pub zone: Tz,
@@ -36,7 +36,7 @@ pub struct CalendarWindow {
     pub offset: i64,
 }
 
-/// Calendar unit.
+/// Unit of calendar windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalendarUnit {
     /// Midnight to midnight.

@@ -32,7 +32,7 @@ pub enum QueryError {
     NoSuchField {
         /// Requested field.
         field: String,
-        /// Table.
+        /// Name of the table.
         table: String,
         /// Fields of the table with similar names, the most similar first.
         did_you_mean: Vec<String>,
@@ -42,9 +42,9 @@ pub enum QueryError {
     WrongType {
         /// Requested function.
         function: Function,
-        /// Measurement.
+        /// Name of the measurement.
         measurement: String,
-        /// Field.
+        /// Name of the field.
         field: String,
         /// Type of its values.
         value_type: ValueType,
@@ -54,7 +54,7 @@ pub enum QueryError {
     OverBudget {
         /// Quantity that exceeded its limit.
         what: &'static str,
-        /// Limit.
+        /// Maximum of the quantity.
         limit: u64,
         /// Actual or required amount; if reading was stopped, the amount at that time.
         actual: u64,
@@ -65,7 +65,7 @@ pub enum QueryError {
     /// The query reached its time limit.
     #[error("the query was stopped at its time limit of {} ms; narrow it", limit.as_millis())]
     TimedOut {
-        /// Limit.
+        /// Time limit of the query.
         limit: Duration,
         /// Time since the start of the query.
         elapsed: Duration,

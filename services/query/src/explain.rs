@@ -37,7 +37,7 @@ pub struct Plan {
 /// Explanation of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Plan.
+    /// Plan that the query would follow.
     pub plan: Plan,
     /// Names of the columns of the result.
     pub columns: Vec<String>,
@@ -80,7 +80,8 @@ pub(crate) fn run(context: &Context<'_>, query: &PointQuery) -> Result<Explanati
         Shape::Aggregate(shape) => aggregate::explain(context, query, shape)?,
     };
     plan.is_cold = context.is_cold();
-    // The estimates are derived from the segments of all timelines.
+    // The estimates are derived from segments, which contain all timelines. A handle that is restricted to some
+    // timelines therefore gets no estimates.
     let has_all = context.table.condition().is_none();
     let tiers = Tier::ALL.map(|tier| match has_all {
         true => estimate(context, query, tier, plan.timelines),

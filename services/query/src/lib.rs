@@ -1,8 +1,9 @@
 //! Query engine over points: plans a query, reads the points, and streams the result.
 //!
 //! [`Querier`] runs two kinds of query: [`PointQuery`] (raw rows, or aggregates by window and group) and
-//! [`LatestQuery`] (the newest value of each field). Both select timelines by a condition or by ids and are bounded
-//! by a [`Budget`]. They stop when their client disconnects, and end with a [`Summary`], which reports the read cost.
+//! [`LatestQuery`] (the newest value of each field). Both kinds select timelines by a condition or by ids and are
+//! bounded by a [`Budget`]. A query stops when its client disconnects. The result ends with a [`Summary`], which
+//! reports the read cost.
 //!
 //! # Path of a query
 //!

@@ -101,8 +101,8 @@ pub struct Rows {
     pub limit: Option<u64>,
     /// Token that ended the previous page.
     pub after: Option<PageToken>,
-    /// Maximum number of points per field and timeline, chosen to preserve the shape of the curve. Only for
-    /// fields of numbers, without pages. A row has the fields for which its timestamp was chosen. See
+    /// Maximum number of points per field and timeline, chosen to preserve the shape of the curve. Supported only for
+    /// fields of numbers, and without pages. A row has the fields for which its timestamp was chosen. See
     /// [`sample`](crate::sample).
     pub sample: Option<u64>,
     /// Order of rows by a value instead of by time; without pages and samples. See [`sorted`](crate::sorted).
@@ -155,9 +155,9 @@ pub struct Aggregate {
 /// key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
-    /// Function.
+    /// Function that computes the rank value of a group.
     pub function: Function,
-    /// Field.
+    /// Field to which the function is applied.
     pub field: String,
     /// Direction of the order: highest or lowest values first.
     pub order: RankOrder,

@@ -165,7 +165,7 @@ impl ColdPool {
 }
 
 thread_local! {
-    /// Query of cold points that this thread runs; `None` if the thread runs none.
+    /// Query of cold points that runs on this thread; `None` on all other threads.
     static ADMITTED: RefCell<Option<Admitted>> = const { RefCell::new(None) };
 }
 
@@ -178,8 +178,8 @@ struct Admitted {
 
 /// Runs `wait`, during which a query waits for a slow client. A query of cold points releases its permit
 /// meanwhile, so that another query can run. When `wait` has returned, the query enters the queue in first
-/// position to get a permit again. It leaves the queue if it is cancelled or its time is over, and ends at its next
-/// check.
+/// position to get a permit again. If the query is cancelled or its time is over, it leaves the queue and ends at its
+/// next check.
 ///
 /// Called by sinks, on the thread that passes rows to them.
 pub fn while_waiting<T>(wait: impl FnOnce() -> T) -> T {

@@ -117,7 +117,7 @@ struct Pools {
     cold: ColdPool,
 }
 
-/// Bytes of a read that were counted.
+/// Bytes of a reader that have already been counted.
 #[derive(Debug, Default)]
 pub(crate) struct Metered {
     /// Bytes of cold and archived chunks.
@@ -165,12 +165,13 @@ impl Querier {
         }
     }
 
-    /// Returns the engine.
+    /// Returns the engine that the queries read.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Starts the watch of a query that begins now. Its memory is charged to the memory account of the engine.
+    /// Starts the watch of a query that begins now. The memory of the query is charged to the memory account of the
+    /// engine.
     pub fn watch(&self, budget: Budget, cancel: &Cancel) -> Watch {
         Watch::new(budget, cancel.clone(), &self.engine)
     }
@@ -187,9 +188,9 @@ impl Querier {
         segments.are_old()
     }
 
-    /// Runs a request for rows of wide tables in the cold tier or in the archive. It shares the permits of queries of
-    /// cold points, runs on a separate thread with background priority, and must report the bytes that it reads to its
-    /// [`ColdRows`]. It has no time limit.
+    /// Runs a request for rows of wide tables in the cold tier or in the archive. The request shares the permits of
+    /// queries of cold points, runs on a separate thread with background priority, and must report the bytes that it
+    /// reads to its [`ColdRows`]. The request has no time limit.
     ///
     /// # Errors
     ///

@@ -78,7 +78,7 @@ impl Prepared {
         header(context, &self.scope, &self.columns, &self.stages.computed, sink)
     }
 
-    /// Returns the plan.
+    /// Returns the plan of the query.
     pub(crate) fn plan(&self, context: &Context<'_>) -> Plan {
         let of_all = self.columns.by_measurement.iter().flat_map(|of| &of.sources);
         Plan {
@@ -350,7 +350,7 @@ pub(crate) fn sources<'a>(run: &'a Run, columns: &MeasurementColumns<FieldId>) -
     found.collect()
 }
 
-/// Returns the part of a range after a row, in reading order.
+/// Returns the part of a range that follows a row in reading order.
 fn behind(range: TimeRange, time: i64, order: Direction) -> TimeRange {
     match order {
         Direction::Ascending => TimeRange::new(range.start.max(time.saturating_add(1)), range.end),

@@ -54,7 +54,7 @@ impl Terms {
         xxh3_64(&self.0)
     }
 
-    /// Appends a choice by its number.
+    /// Appends the number of an alternative.
     fn choice(mut self, number: u8) -> Self {
         self.0.push(number);
         self

@@ -180,7 +180,7 @@ fn fixed(range: TimeRange, mut spec: WindowSpec) -> Result<(Borders, u64)> {
 }
 
 /// Cuts timestamps into segments. `follow` receives a window (negative before the first), the end of that window and
-/// the next timestamp. It returns the window that contains this timestamp, and the end of that window.
+/// the next timestamp. `follow` returns the window that contains this timestamp, and the end of the returned window.
 fn cut(times: &[i64], segments: &mut Vec<Segment>, follow: impl Fn(i64, i64, i64) -> (i64, i64)) {
     let (mut start, mut guess) = (0, 1);
     let (mut window, mut bound) = (-1, i64::MIN);

@@ -1,7 +1,7 @@
 //! First and last values with their timestamps.
 //!
-//! Values are compared by timestamp, and at equal timestamps by timeline id, so that a result does not depend on the
-//! partition over workers.
+//! Values are compared by timestamp, and at equal timestamps by timeline id. A result therefore does not depend on how
+//! the timelines are divided among the workers.
 
 use tideline_engine::model::{ColumnData, Value};
 use tideline_engine::points::ValueSummary;
@@ -11,7 +11,7 @@ use super::scalar::Scalar;
 use crate::result::ValueRef;
 use crate::window::Segment;
 
-/// End of a window at which the value is taken.
+/// Side of a window from which the value is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// `first`.

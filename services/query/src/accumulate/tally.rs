@@ -1,7 +1,7 @@
 //! Distinct values of a window with their numbers of occurrences, for `count_distinct` and `mode`.
 //!
-//! Each window with values has hash maps that grow with its distinct values. Their estimated bytes count against the
-//! query budget.
+//! Each window with values has hash maps that grow with its distinct values. The estimated bytes of the maps count
+//! against the query budget.
 
 use std::cmp::Ordering;
 

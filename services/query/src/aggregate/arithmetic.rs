@@ -1,7 +1,7 @@
 //! Columns of an aggregate that are computed from other columns, cell by cell.
 //!
-//! Each aggregate has an accumulator. An aggregate that occurs only in an expression has an accumulator like
-//! a requested column. Such accumulators follow those of the requested columns and are not part of the result.
+//! Each aggregate has an accumulator, even if it occurs only in an expression. The accumulators that occur only in
+//! expressions follow those of the requested columns and are not part of the result.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ struct OfMeasurement {
     shown: usize,
     /// Positions of the result columns that the series of the measurement have: requested ones, then computed ones.
     positions: Vec<usize>,
-    /// Expressions whose inputs the measurement has: index of the expression, accumulators of its inputs.
+    /// Expressions whose inputs all exist in the measurement: index of the expression, accumulators of its inputs.
     computed: Vec<(usize, Vec<usize>)>,
 }
 

@@ -73,7 +73,8 @@ impl Output<'_> {
         watch.hold_limited_elsewhere(bytes, 0)
     }
 
-    /// Writes the rows of a group: the values of `filled`, or if it is `None`, the windows that have values.
+    /// Writes the rows of a group: one row per window from the values of `filled`. If `filled` is `None`, writes only
+    /// the windows that have values.
     fn rows<'s>(
         &mut self,
         group: &Group,

@@ -181,7 +181,7 @@ fn rows_and_aggregates_of_conditions_are_those_of_every_point_looked_at() {
         }
     }
     assert!(kept_rows > 10_000, "{kept_rows} rows");
-    // The share of points that the filter saves depends on the seed. It is usually at least a fortieth; the test
+    // The share of points that the filter saves depends on the seed. The share is usually at least a fortieth; the test
     // requires a hundredth.
     assert!(read[1] < read[0] * 99 / 100 && read[2] < read[0], "{read:?}");
 }
