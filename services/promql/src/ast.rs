@@ -277,9 +277,9 @@ pub enum Cardinality {
 /// `function(arguments)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Function.
+    /// Called function: its signature in the function table.
     pub function: &'static crate::function::FunctionSpec,
-    /// Arguments.
+    /// Arguments in the order of the text.
     pub arguments: Vec<Expr>,
     /// Position in the query.
     pub at: TextRange,

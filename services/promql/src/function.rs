@@ -10,7 +10,7 @@ use crate::ast::ValueType::{Matrix, Scalar, String, Vector};
 /// Signature of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
-    /// Name.
+    /// Name in queries; case-sensitive.
     pub name: &'static str,
     /// Types of the arguments, in order.
     pub arguments: &'static [ValueType],

@@ -1,5 +1,5 @@
-//! Functions on distributions: quantiles, fractions, averages, variances. They take floats, classic histograms or
-//! native histograms.
+//! Functions on distributions: quantiles, fractions, averages, variances. The functions take floats, classic histograms
+//! or native histograms.
 
 mod classic;
 mod native;

@@ -143,8 +143,8 @@ fn add_shift(json: &mut Value, shift: &Shift) {
     json["startOrEnd"] = json!(edge);
 }
 
-/// Adds two members. The member with the name `name` is the milliseconds of a fixed duration, otherwise 0. The member
-/// `{name}Expr` is the expression of a computed duration, otherwise null.
+/// Adds two members. `{name}` holds the milliseconds of a fixed duration, otherwise 0. `{name}Expr` holds the
+/// expression of a computed duration, otherwise null.
 fn add_duration(json: &mut Value, name: &str, duration: Option<&DurationValue>) {
     let (milliseconds, expr) = match duration {
         None => (0, None),

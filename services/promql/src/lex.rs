@@ -1,8 +1,8 @@
 //! Lexer: splits the text of a query into tokens.
 //!
 //! The lexer tracks whether the position is inside braces or inside brackets. Inside braces, every word is a label
-//! name; inside brackets, only duration expressions are allowed. It returns one token or error per call; the parser
-//! stops at the first error.
+//! name; inside brackets, only duration expressions are allowed. The lexer returns one token or error per call. The
+//! parser stops at the first error.
 
 mod number;
 mod text;

@@ -11,7 +11,7 @@ use tideline_pattern::{Limits, Pattern, PatternError};
 /// applied to bytes only.
 pub(crate) const NO_BOUNDARY: &str = "(?-u:\\B)";
 
-/// Limits of one expression. They allow the lists of a thousand values that dashboards generate.
+/// Limits of one expression, large enough for the lists of a thousand values that dashboards generate.
 const LIMITS: Limits = Limits {
     text_bytes_max: 64 << 10,
     compiled_bytes_max: 8 << 20,

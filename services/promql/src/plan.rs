@@ -122,8 +122,8 @@ pub(crate) struct Aggregate<'a> {
 }
 
 impl Node<'_> {
-    /// Returns the time shift of the first selector in the node; `None` without a selector. The innermost `@`
-    /// applies. The offsets from the selector out to that `@` are added.
+    /// Returns the time shift of the first selector in the node; `None` without a selector. The innermost `@` applies.
+    /// The offset of the selector and the offsets of the nodes around it, up to that `@`, are added.
     pub(crate) fn first_reference(&self) -> Option<Reference> {
         match &self.kind {
             Kind::Number(_) | Kind::Text(_) => None,

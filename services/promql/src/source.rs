@@ -27,7 +27,7 @@ pub struct Select<'a> {
 /// Function over windows of samples, evaluated at regular timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverTime {
-    /// Function.
+    /// Function to compute.
     pub function: OverTimeFunction,
     /// End of the first window, in milliseconds, after any time shift.
     pub first: i64,

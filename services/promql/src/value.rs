@@ -36,7 +36,7 @@ pub struct Sample {
     pub labels: Labels,
     /// Timestamp in milliseconds.
     pub time: i64,
-    /// Value.
+    /// Float or histogram.
     pub value: Point,
 }
 

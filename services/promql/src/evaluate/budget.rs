@@ -1,7 +1,7 @@
 //! Limits on the samples and bytes that an evaluation holds.
 //!
-//! Samples are counted as in Prometheus, against a limit per evaluation. Their bytes are reported to the
-//! source, which checks them against the memory account of the process.
+//! Samples are counted as in Prometheus, against a limit per evaluation. The bytes of the samples are reported to the
+//! source, which checks the bytes against the memory account of the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -73,8 +73,8 @@ impl<'s> Budget<'s> {
         self.source.hold(0, (labels.size() + SERIES_BYTES) as u64)
     }
 
-    /// Reserves the bytes by which the labels of a series become longer until the evaluation ends. The bytes of the
-    /// previous labels stay reserved.
+    /// Reserves the bytes by which the labels of a series grow, until the evaluation ends. The bytes of the previous
+    /// labels stay reserved as well.
     pub(crate) fn hold_longer_labels(&self, previous: &Labels, labels: &Labels) -> Result<()> {
         self.source
             .hold(0, labels.size().saturating_sub(previous.size()) as u64)
@@ -204,12 +204,12 @@ pub(crate) struct Making<'a> {
     cost: usize,
     /// Bytes of the output, until the budget holds them.
     held: HeldBytes<'a>,
-    /// Number of further series without [`SERIES_COST`].
+    /// Number of further output series that are exempt from [`SERIES_COST`].
     free: usize,
 }
 
 impl<'a> Making<'a> {
-    /// Starts the output of an operation with `series` input series. As many output series are exempt from
+    /// Starts the output of an operation with `series` input series. The first `series` output series are exempt from
     /// [`SERIES_COST`].
     pub(crate) fn of(budget: &'a Budget<'_>, series: usize) -> Self {
         Self {

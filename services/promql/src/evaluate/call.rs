@@ -251,7 +251,7 @@ impl Scope<'_> {
             Kind::Selector(selector) if self.shared.settings.start_timestamps => {
                 self.sample_times(selector, Take::Start)
             }
-            // Computed values have no start timestamp. Without the setting, no value has one.
+            // Computed values have no start timestamp. Without the setting `start_timestamps`, no value has one.
             _ => {
                 let columns = self.vector(argument)?;
                 self.budget().release(cost(&columns));

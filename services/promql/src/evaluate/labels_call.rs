@@ -16,8 +16,8 @@ use crate::pattern;
 use crate::plan::{Kind, Node};
 use crate::quote::quote;
 
-/// Maximum length, in bytes, of a label value that `label_replace` or `label_join` makes. It is checked before the
-/// value is built, because nested calls can double a value at each level.
+/// Maximum length, in bytes, of a label value that `label_replace` or `label_join` makes. The length is checked before
+/// the value is built, because nested calls can double a value at each level.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 impl Scope<'_> {

@@ -1,4 +1,4 @@
-//! Merging of series whose labels became equal. It is an error if two of these series have a value at the same step.
+//! Merging of series whose labels have become equal. Two of these series with a value at the same step are an error.
 //!
 //! With delayed name removal, labels become final only at the end of an evaluation, so most operations skip
 //! the merge.

@@ -63,7 +63,7 @@ pub(super) fn by_falling_value(a: f64, b: f64) -> Ordering {
 }
 
 /// Returns the names that at least one series has, each once. Other names do not change the order. A query can list
-/// tens of thousands of them, and a comparison of two series, which cannot be stopped, would look up each.
+/// tens of thousands of names. A comparison of two series would look up each of them, and cannot be stopped.
 fn names_in_use<'a>(columns: &[Column], names: &[&'a str]) -> Vec<&'a str> {
     let labels = columns.iter().flat_map(|column| column.labels.iter());
     let in_use: HashSet<&str> = labels.map(|(name, _)| name).collect();

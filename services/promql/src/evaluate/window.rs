@@ -135,7 +135,7 @@ impl CopiedSamples {
 }
 
 /// Copies a histogram without its buckets. If the previous histogram `before` is given, an unknown reset hint is
-/// replaced by the result of reset detection. Functions cannot detect a reset without buckets.
+/// replaced by the result of reset detection, because functions cannot detect a reset without buckets.
 pub(super) fn with_found_reset(histogram: &Histogram, before: Option<&Histogram>) -> Histogram {
     let mut stripped = Histogram {
         reset_hint: histogram.reset_hint,

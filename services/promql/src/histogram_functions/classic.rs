@@ -25,9 +25,9 @@ pub struct Bucket {
 /// zero; otherwise a quantile in this bucket is the bound itself. A quantile in the `+Inf` bucket is the highest finite
 /// bound.
 ///
-/// The result is −∞ for `phi` below 0 and +∞ for `phi` above 1. It is NaN for a NaN `phi`, without
-/// observations, with fewer than two buckets, and without a `+Inf` bucket. Counts that decrease with rising
-/// bounds are raised, and a note is added.
+/// The result is −∞ for `phi` below 0 and +∞ for `phi` above 1. The result is NaN for a NaN `phi`, without
+/// observations, with fewer than two buckets, and without a `+Inf` bucket. Counts that decrease with rising bounds are
+/// raised, and a note is added.
 pub fn bucket_quantile(phi: f64, buckets: &mut Vec<Bucket>, notes: &mut Notes<'_>) -> f64 {
     if phi.is_nan() {
         return f64::NAN;

@@ -1,9 +1,9 @@
 //! Quantiles and fractions of native histograms.
 //!
-//! Observations are assumed to be distributed exponentially within an exponential bucket, as if finer buckets
-//! were filled evenly. They are assumed to be uniform within a custom bucket and within the zero bucket. If
-//! only one side of zero has buckets, the zero bucket extends only to that side. NaN observations are
-//! included in the count but not in any bucket, and make the sum NaN.
+//! Observations are assumed to be distributed exponentially within an exponential bucket, as if finer buckets were
+//! filled evenly. Observations are assumed to be uniform within a custom bucket and within the zero bucket. If only one
+//! side of zero has buckets, the zero bucket extends only to that side. NaN observations are included in the count but
+//! not in any bucket, and make the sum NaN.
 
 use tideline_histogram::logarithm::{exp2, log2};
 use tideline_histogram::{Bucket, Histogram, Interpolation, Slot};
@@ -13,7 +13,7 @@ use crate::note::{Note, Notes};
 
 /// Returns the quantile of a histogram's observations. The result is −∞ for `phi` below 0, +∞ for `phi` above
 /// 1, and NaN for a NaN `phi` or without observations. If the quantile falls among NaN observations, the result
-/// is NaN and a note is added. A note is also added if NaN observations increase the quantile.
+/// is NaN and a note is added. A note is also added if NaN observations raise the quantile.
 pub fn histogram_quantile(phi: f64, histogram: &Histogram, notes: &mut Notes<'_>) -> f64 {
     if let Some(outside) = outside(phi) {
         return outside;

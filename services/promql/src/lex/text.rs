@@ -8,7 +8,7 @@ pub(super) fn scan(text: &str, quote: char) -> Result<usize, String> {
     loop {
         match rest.next() {
             None | Some('\n') => return Err("unterminated quoted string".to_owned()),
-            // The replacement character stands for bytes that were not UTF-8 when the query was decoded.
+            // The replacement character represents bytes that were not UTF-8 when the query was decoded.
             Some('\u{fffd}') => return Err("invalid UTF-8 rune".to_owned()),
             Some('\\') => escape(&mut rest, quote)?,
             Some(at) if at == quote => return Ok(text.len() - rest.as_str().len()),

@@ -264,7 +264,7 @@ fn histograms_of_a_column_under_construction_are_held() {
     let value = "{{schema:0 sum:4 count:4 buckets:[1 2 1]}}";
     let series = format!(" h {value}+{value}x20\n");
     for expression in ["rate(h[5m])", "h smoothed"] {
-        // Each of the 100,000 steps has a histogram of its own.
+        // Each of the 100,000 steps has a separate histogram.
         let source = Limited::of(loaded(&series), 4_000_000);
         let result = source.evaluate(&format!("count_over_time(({expression})[100s:1ms])"));
         assert!(is_too_many(&result), "{expression}");

@@ -181,7 +181,7 @@ fn too_many_samples_are_refused() {
     };
     let message = "query processing would load too many samples into memory in query execution";
     let hour = (0, 60 * MINUTE, MINUTE);
-    // 12 series of 61 samples. Their windows of 5 minutes are held one at a time.
+    // 12 series of 61 samples. Windows of 5 minutes are held one at a time.
     assert!(limited("m_total", hour, 12 * 61).is_ok());
     for (query, max) in [
         ("m_total", 12 * 61 - 1),

@@ -58,7 +58,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Iterates over the pairs of positions; `None` stands for the fill value.
+    /// Iterates over the pairs of positions; `None` represents the fill value.
     fn pairs(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
         self.many.iter().flat_map(|&many| {
             let ones = self.one.iter().map(|one| Some(*one));
@@ -77,8 +77,8 @@ impl Group<'_> {
 #[derive(Debug)]
 struct Paired {
     builder: ColumnBuilder,
-    /// Steps at which the outcome is not [`Outcome::Refused`]: the operator has a result, or a filter dropped it.
-    /// `None` means that the steps are not tracked.
+    /// Steps at which the outcome is not [`Outcome::Refused`]: the operator has a result, or a filter has dropped the
+    /// value. `None` means that the steps are not tracked.
     met: Option<Marks>,
 }
 
