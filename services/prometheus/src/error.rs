@@ -19,7 +19,7 @@ pub enum RequestError {
     OverLimit {
         /// Quantity that exceeds its limit.
         what: &'static str,
-        /// Limit.
+        /// Maximum of the quantity.
         limit: u64,
         /// Actual value.
         actual: u64,

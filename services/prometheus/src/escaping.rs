@@ -25,8 +25,8 @@ pub(crate) enum Escaping {
 
 impl Escaping {
     /// Reads the parameter `escaping` of an `Accept` header. The media types are examined in descending order of
-    /// quality, up to and including the first one in which Prometheus would respond. If several examined types have the
-    /// parameter, the last one counts. Without the parameter, the default is returned.
+    /// quality, up to and including the first one that Prometheus' federation supports. If several examined types have
+    /// the parameter, the last one counts. Without the parameter, the default is returned.
     pub(crate) fn from_accept(accept: &str) -> Self {
         let mut kinds: Vec<Accepted<'_>> = accept.split(',').map(Accepted::read).collect();
         kinds.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -160,7 +160,7 @@ impl SeriesView<'_> {
         for matchers in selectors {
             let mut scope = Scope::select(self, matchers)?;
             self.check_timelines(scope.timelines.len())?;
-            // A timeline can have several metrics. Its exemplars belong to the metric that has the name of the
+            // A timeline can have several metrics. Its exemplars belong to the metric whose name is the name of the
             // measurement.
             scope.retain_metrics(|measurement, metric| measurement == metric);
             scope.timelines.sort_unstable_by_key(|timeline| timeline.id);

@@ -1,7 +1,7 @@
 //! Federation: the newest samples in the classic text format.
 //!
-//! The format requires all series of a name in one group, so the newest samples are collected before they are
-//! written; their bytes count in the memory account.
+//! The format requires all series of a name in one group, so the newest samples are collected before they are written.
+//! The bytes of the collected samples count in the memory account.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;

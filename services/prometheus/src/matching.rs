@@ -42,8 +42,8 @@ impl<'m> Split<'m> {
     }
 
     /// Compiles the regular expressions that are evaluated here and not by the index. Before each expression is
-    /// compiled, `take` is called with an upper bound of its memory in bytes; it returns an error if the request must
-    /// end.
+    /// compiled, `take` is called with an upper bound of its memory in bytes. `take` returns an error if the request
+    /// must end.
     pub(crate) fn compile(&self, take: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         for matcher in self.names.iter().chain(&self.rest) {
             let Some(pattern) = matcher.pattern() else {

@@ -158,8 +158,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Removes all but the last number and the last histogram of each series. They determine the
-    /// reset hint of the next histogram.
+    /// Removes all samples except the last number and the last histogram of each series, which determine the reset hint
+    /// of the next histogram.
     pub(crate) fn keep_last(&mut self) {
         for series in &mut self.series {
             *series = SampleBuffer::of(series.numbers.split_last(), series.histograms.split_last());

@@ -187,7 +187,7 @@ pub(crate) fn retain_seen(
     Ok(())
 }
 
-/// Calls `visit` for each of the timelines that is still in the catalog.
+/// Calls `visit` for those of the timelines that are still in the catalog.
 pub(crate) fn for_each_entry(
     view: &SeriesView<'_>,
     ordinals: &[Ordinal],

@@ -90,8 +90,8 @@ impl Steps {
     /// Returns the windows for a read in which summaries may replace samples; `None` if summaries must not be used.
     ///
     /// Windows of the reader include their start; windows of PromQL include their end. The first value of a summary is
-    /// therefore moved to the previous window if its timestamp is the start of a window. This requires functions from
-    /// whose result a value can be subtracted, windows without gaps, and timestamps in whole milliseconds.
+    /// therefore moved to the previous window if its timestamp is the start of a window. The move requires a function
+    /// from whose result a value can be subtracted, windows without gaps, and timestamps in whole milliseconds.
     pub(crate) fn grid(&self) -> Option<Grid> {
         let over_time = self.over_time?;
         let is_sum = match over_time.function {

@@ -94,7 +94,7 @@ impl SeriesView<'_> {
     ///
     /// Each page reads its own snapshot of the table. Memory is limited to a few megabytes of samples. Series whose
     /// metric names occur in several measurements are sorted by labels and written after the other series of their
-    /// selector; their labels are held in memory.
+    /// selector. The labels of the sorted series are held in memory.
     ///
     /// # Errors
     ///
