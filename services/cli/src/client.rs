@@ -31,7 +31,7 @@ const REFUSAL_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,
-    /// The server as the user has given it: an URL, or the path of a Unix socket after `unix:`.
+    /// The server as the user has given it: a URL, or the path of a Unix socket after `unix:`.
     base: String,
     /// Beginning of the URLs of requests.
     origin: String,

@@ -49,7 +49,7 @@ pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> std::result::Resu
     }
 }
 
-/// Error of a copy.
+/// Error of a copy: reading or writing has failed.
 pub(crate) enum CopyError {
     Read(io::Error),
     Write(io::Error),

@@ -264,8 +264,8 @@ fn read_token(path: &Path) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Removes trailing slashes from a server URL. Fails with a usage error if it is invalid or contains a user or
-/// password. Returns the path of a Unix socket as it is.
+/// Removes trailing slashes from a server URL. Returns `unix:` with an absolute path unchanged. Fails with a usage
+/// error if the URL is not valid or contains a user or password.
 fn checked(server: &str) -> Result<String> {
     if server
         .strip_prefix(unix::PREFIX)

@@ -1,7 +1,7 @@
 //! Connections to a server through its Unix socket, for a server such as `unix:/run/tideline/tideline.sock`.
 //!
-//! ureq has no such transport; its traits for others are outside of its version promise, so an update can require a
-//! change here.
+//! ureq has no transport for Unix sockets. Its traits for other transports are excluded from its version guarantees, so
+//! an update of ureq can require a change here.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// Beginning of a server that is a Unix socket; its path follows.
+/// Prefix of a server that is reached through a Unix socket. The path of the socket follows.
 pub(super) const PREFIX: &str = "unix:";
 /// Scheme and host of the requests. The server accepts the host from every client.
 pub(super) const ORIGIN: &str = "http://localhost";
@@ -25,7 +25,7 @@ pub(super) const ORIGIN: &str = "http://localhost";
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub(super) PathBuf);
 
-/// Resolver that asks no name service: all requests go through the socket.
+/// Resolver that sends no requests to a name service, because all requests go through the socket.
 #[derive(Debug)]
 pub(super) struct NoResolver;
 

@@ -233,7 +233,7 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     show(&client, connection, &text)
 }
 
-/// Prints a stream in the form of a response.
+/// Prints the stream in a response.
 fn show(client: &Client, connection: &ConnectionArguments, text: &str) -> Result<()> {
     if connection.json {
         return output::print(text);

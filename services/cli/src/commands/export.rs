@@ -357,7 +357,7 @@ fn line_of_protocol(
 /// Parsed value of a result.
 enum Spelled {
     Value(Value),
-    /// Native histogram, which neither line protocol nor ndjson supports. Its text is not parsed.
+    /// Native histogram, whose text is not parsed, because neither line protocol nor ndjson supports native histograms.
     Histogram,
 }
 

@@ -22,8 +22,7 @@ pub(crate) struct UnknownNames {
 /// # Errors
 ///
 /// Returns an error if a field or a tag to group by is unknown. An unknown name in the condition is an error if no
-/// timeline matches. If timelines match nevertheless, as for `rack!=r1`, the unknown name is a warning on standard
-/// error.
+/// timeline matches. If timelines match anyway, as for `rack!=r1`, the unknown name is a warning on standard error.
 pub(crate) fn check(client: &Client, query: &Value) -> Result<()> {
     find(client, query)?.report()
 }

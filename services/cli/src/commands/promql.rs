@@ -135,8 +135,8 @@ fn series(data: &Value) -> Value {
     result.as_array().into_iter().flatten().map(one).collect()
 }
 
-/// Converts a sample to a row. The time, in seconds, becomes RFC 3339. The value, a text, becomes a number if it is
-/// one; a histogram becomes its JSON text.
+/// Converts a sample to a row. The time, in seconds, becomes RFC 3339. The value is a text, which becomes a number if
+/// possible. A histogram becomes its JSON text.
 fn point(point: &Value) -> Value {
     let millis = (point[0].as_f64().unwrap_or_default() * 1_000.0).round() as i64;
     let time = Timestamp::from_nanos_clamped(millis.saturating_mul(1_000_000)).to_rfc3339();

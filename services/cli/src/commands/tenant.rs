@@ -1,6 +1,7 @@
 //! `tideline tenant`: creates, changes, lists and removes tenants.
 //!
-//! A tenant is set as a whole: options that are not given are empty afterwards.
+//! The settings of a tenant are replaced as a whole: options that are not given are empty
+//! afterwards.
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};

@@ -42,8 +42,8 @@ pub(crate) struct WatchArguments {
     time: Option<String>,
 }
 
-/// Starts the watch and prints each event. Fails at the end if no event except `ready` arrived and the request needs
-/// data of an unknown name.
+/// Starts the watch and prints each event. Fails at the end if no event except `ready` arrived and the result would
+/// lack data of an unknown name.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let mut request = selection::query(&arguments.timelines, &arguments.fields)?;

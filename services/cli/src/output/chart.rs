@@ -16,7 +16,7 @@ const BAND: char = '▒';
 const SEVERAL: char = '+';
 /// Height of a chart of one series, in lines.
 const HEIGHT: usize = 8;
-/// Height of a chart of several series, in lines. Their marks need more room.
+/// Height of a chart of several series, in lines. The marks of several series need more room than an area.
 const HEIGHT_OF_SEVERAL: usize = 14;
 /// Width of a chart in a pipe or a file, in columns.
 const WIDTH_OF_FILES: usize = 80;

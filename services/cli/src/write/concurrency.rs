@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 
-/// First wait if the server requests no time. It doubles with each retry, up to [`WAIT_MAX`].
+/// First wait if the server requests no time. The wait doubles with each retry, up to [`WAIT_MAX`].
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait, also if the server requests more.
 const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -398,7 +398,7 @@ fn as_text(cell: &Cell<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Text written for a time outside of the supported range; the server refuses the row because of it.
+/// Text written for a time outside of the supported range. The text makes the server refuse the row.
 const BEYOND: &str = "beyond the years 1677 to 2262";
 
 /// Appends a field value of the requested type, or for [`Kind::Auto`] of the type of its column.

@@ -1,7 +1,7 @@
 //! Record boundaries of the input formats. Batches are cut only between records.
 //!
-//! Quoted line ends do not end a record, so the functions follow the quoting rules of each format. They parse nothing
-//! else.
+//! Quoted line ends do not end a record, so the functions follow the quoting rules of each format. The functions parse
+//! nothing else.
 
 use memchr::{memchr, memchr2};
 

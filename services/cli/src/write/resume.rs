@@ -4,8 +4,8 @@
 //! Each line is JSON. The first line contains the run, the server, the table and the options that determine how
 //! inputs are read: a run with times in milliseconds must not skip a range that was sent with times in seconds.
 //! Each further line is one range, appended when its batch is acknowledged. Ranges have a hash of their bytes, so
-//! that a changed file is sent again from the change on. An incomplete line, left by a crash, is ignored. Its
-//! batch is sent again under the same idempotency key, so that nothing is stored twice.
+//! that a changed file is sent again from the change on. An incomplete line, left by a crash, is ignored. The batch of
+//! this line is sent again under the same idempotency key, so that nothing is stored twice.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};

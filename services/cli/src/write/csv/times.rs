@@ -137,8 +137,8 @@ fn year_is_first(text: &str) -> bool {
         .is_some_and(|(year, _)| year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns true if a text begins with three numbers, such as `03/04/2024` or `3.4.24`. Their order is unknown, because
-/// the caller has excluded dates that begin with a year of four digits.
+/// Returns true if a text begins with three numbers, such as `03/04/2024` or `3.4.24`. The order of day, month and year
+/// is unknown, because the caller has excluded dates that begin with a year of four digits.
 fn is_ambiguous(cell: &str) -> bool {
     let date = cell.split([' ', 'T']).next().unwrap_or_default();
     let parts: Vec<&str> = date.split(['/', '.', '-']).collect();

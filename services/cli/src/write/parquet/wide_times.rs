@@ -1,5 +1,5 @@
-//! Times of the Parquet type INT96, which consist of a day and the nanoseconds since its start. Their range is larger
-//! than that of nanoseconds since 1970 in 64 bits.
+//! Times of the Parquet type INT96, which consist of a day and the nanoseconds since its start. The range of INT96 is
+//! larger than that of nanoseconds since 1970 in 64 bits.
 //!
 //! The decoder overflows silently when it converts such times to nanoseconds. A second reader therefore decodes such
 //! columns as seconds, which cannot overflow. If both values differ, the time is outside of the supported range.

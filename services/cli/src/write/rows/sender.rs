@@ -44,8 +44,8 @@ struct Report {
     /// Index in the batch, reason and key of each row that was not written. The key is empty if the server did not
     /// return it.
     rejected: Vec<(usize, String, String)>,
-    /// Number of rows that were not written and are not in `rejected`, because the server limits its list. They follow
-    /// the last row of `rejected` in the batch.
+    /// Number of rows that were not written and are not in `rejected`, because the server limits its list. These rows
+    /// follow the last row of `rejected` in the batch.
     omitted: u64,
 }
 
