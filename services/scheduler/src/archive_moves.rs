@@ -8,9 +8,9 @@ use tideline_engine::model::{JobKind, TableId};
 use crate::job::{Job, JobState};
 use crate::scheduler::Scheduler;
 
-/// Number of failures in a row from which an archive is stalled.
+/// Number of consecutive failures at which an archive counts as stalled.
 pub const STALLED_FAILURES: u32 = 3;
-/// Time for which due data waits without a successful move before the archive is stalled, nanoseconds.
+/// Time without a successful move, while data is due, after which the archive counts as stalled, nanoseconds.
 pub const STALLED_AFTER: i64 = 2 * NANOS_PER_DAY;
 
 /// Moves of the data of one table into its archive.

@@ -48,7 +48,7 @@ pub trait Maintenance: Send + Sync + 'static {
         None
     }
 
-    /// Returns a text for users: the effects of cancelled work that stay. `completed` is the cost of its completed
+    /// Returns a text for users: the effects of cancelled work that remain. `completed` is the cost of its completed
     /// parts.
     fn after_cancel(&self, _work: &Planned, _completed: &JobCost) -> &'static str {
         NOTHING_CHANGED
@@ -60,7 +60,7 @@ pub const NOTHING_CHANGED: &str = "nothing was changed";
 
 /// Point-in-time statistics of all tables of one model.
 pub trait Survey: Send + Sync {
-    /// Returns the tables.
+    /// Returns the state of each table.
     fn tables(&self) -> &[TableState];
 
     /// Counts the segments of the tables.

@@ -16,15 +16,15 @@ use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
 use crate::schedule::{Timetable, begins};
 
-/// Maximum number of planned jobs that are listed and numbered. A longer plan is cut: first the work that may not start
-/// now, so that paused or failing work never displaces work that may. The work that was cut follows when the listed
-/// work is done.
+/// Maximum number of planned jobs that are listed and numbered. A longer plan is truncated. Work that may not start now
+/// is cut first, so that paused or failing work never displaces work that may start. The cut work is listed when the
+/// listed work is done.
 const PLANNED_MAX: usize = 1_000;
-/// Wait after the first failure. It doubles with each further failure, up to [`RETRY_MAX`].
+/// Wait after the first failure. The wait doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(5);
 /// Longest wait after a failure, short enough to resume soon after a full disk has space again.
 const RETRY_MAX: Duration = Duration::from_secs(600);
-/// Wait after a cancel of work without a schedule, so that the cause of the work can be changed meanwhile.
+/// Wait after a cancel of work without a schedule. During this time, the cause of the work can be changed.
 const CANCELLED_REST: Duration = Duration::from_secs(3_600);
 /// Minimum interval, in nanoseconds, after which the served time of a schedule is stored again if no work was done. The
 /// interval limits the writes for a schedule that runs every minute and never has work. After a restart, scheduled

@@ -1,6 +1,6 @@
 //! Maintenance of wide tables: builds of secondary indexes, moves of parts between tiers, surveys, and removal of
-//! expired rows, of large values without a row and of files without a part. It also writes the messages of feed tables,
-//! which are rows, to inboxes (fan-out).
+//! expired rows, of large values without a row and of files without a part. The maintenance also writes the messages of
+//! feed tables, which are rows, to inboxes (fan-out).
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
@@ -42,8 +42,8 @@ struct RowsSurvey {
     due: Vec<DuePart>,
     /// Tables with parts in the archive, or whose parts move there.
     archived: Vec<TableId>,
-    /// Tables with regular removals, with the shortest time-to-live in nanoseconds: of rows, of parts, or
-    /// [`UNNAMED_KEPT`] for large values.
+    /// Tables with regular removals. The number is the shortest time-to-live in nanoseconds: of the rows, of the parts,
+    /// or [`UNNAMED_KEPT`] for large values.
     expiring: Vec<(TableId, i64)>,
     /// Tables with the earliest time of their next survey; `None` if they have not changed since the last one.
     surveys: Vec<(TableId, Option<i64>)>,
@@ -60,8 +60,8 @@ const REMOVALS_PER_TTL: i64 = 10;
 const REMOVAL_EVERY: RangeInclusive<i64> = 600 * NANOS_PER_SECOND..=NANOS_PER_DAY;
 /// Interval between two searches for files that belong to no part, in nanoseconds.
 const ORPHANS_EVERY: i64 = NANOS_PER_DAY;
-/// Maximum time for which large values without a row are kept, in nanoseconds. It is long because each removal reads
-/// one row per large value.
+/// Maximum time for which large values without a row are kept, in nanoseconds. The time is long because each removal
+/// reads one row per large value.
 const UNNAMED_KEPT: i64 = 10 * 3_600 * NANOS_PER_SECOND;
 
 /// Age of the oldest waiting message at which a fan-out starts, in nanoseconds. Inboxes show a message even before its

@@ -280,7 +280,7 @@ impl Shared {
 }
 
 impl Ended {
-    /// Replaces the command of a job that a pause has ended by the latest command, because the job can be resumed or
+    /// If a pause has ended the job, replaces the pause by the latest command, because the job can be resumed or
     /// cancelled after its last step.
     fn with_latest(self, latest: JobCommand) -> Self {
         match self {
@@ -341,7 +341,7 @@ impl State {
         }
     }
 
-    /// Returns the read budget of a job's table; `None` if the table has no rate, or the job no table.
+    /// Returns the read budget of a job's table; `None` if the table has no rate, or if the job has no table.
     fn budget(&mut self, entry: &Entry, overview: &Overview, now: Duration) -> Option<Budget> {
         let table = overview.table(entry.work.table?)?;
         let rate = table.bytes_per_second?;

@@ -17,7 +17,7 @@ pub struct RowArchiveState {
 }
 
 impl RowArchiveState {
-    /// Returns the table.
+    /// Returns the table of the archive.
     pub fn table(&self) -> JobTable {
         JobTable {
             id: self.archive.table,

@@ -57,8 +57,8 @@ fn points_stay_cold_beside_their_files_and_leave_when_their_time_is_over() {
         outcome.starts_with("2 segments are in files, and stay in the cold tier as one"),
         "{outcome}"
     );
-    // Day 1 ends at START + 2 days. It is due for the archive ten days later. It leaves the cold tier 15 days after
-    // that due time, at START + 27 days. It is START + 20 days now.
+    // Day 1 ends at START + 2 days and is due for the archive ten days later. The day leaves the cold tier 15 days
+    // after that due time, at START + 27 days. The current time is START + 20 days.
     work.advance(7 * DAY - 1);
     scheduler.run_due();
     assert_eq!(moved(&work), [] as [&str; 0]);
@@ -273,7 +273,7 @@ fn a_target_that_is_down_is_reported_and_costs_nothing_but_delay() {
     let work = FakeWork::new(policy(None), vec![day(1, Tier::Cold, 1)]);
     let scheduler = work.scheduler();
     let state = |scheduler: &Scheduler| only(scheduler.archives());
-    // The day of the segment ended at START + 2 days and was due ten days later. It is START + 20 days now.
+    // The day of the segment ended at START + 2 days and was due ten days later. The current time is START + 20 days.
     let waiting = state(&scheduler);
     assert_eq!(
         (waiting.moves.behind, waiting.standing.waiting.segments),

@@ -290,8 +290,8 @@ impl Machine {
         );
     }
 
-    /// Checks that expiry continued all the time: the store keeps no more sealed points than the test has written with
-    /// timestamps younger than [`FREED_AFTER`].
+    /// Checks that expiry continued all the time: the number of stored sealed points is at most the number of points
+    /// that the test has written with timestamps younger than [`FREED_AFTER`].
     fn check_what_is_over_is_freed(&self) {
         self.engine.seal().expect("a seal");
         self.scheduler.run_due();

@@ -419,8 +419,8 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     scheduler.run_due();
     assert_eq!(tiers()[..2], [archived, archived]);
     assert_eq!(visible(&engine, RowPath::Primary), 4);
-    // The timestamps of the files come from the clock of the machine. It is behind the clock of the test, so all files
-    // count as old.
+    // The timestamps of the files come from the clock of the machine, which is behind the clock of the test, so all
+    // files count as old.
     for _ in 0..30 {
         clock.advance(HOUR);
         engine.store().trusted_now();

@@ -139,8 +139,8 @@ fn open(disk: &Arc<MemoryDisk>, clock: &ManualClock) -> Arc<StoreWork> {
     Arc::new(StoreWork { store, clock })
 }
 
-/// Returns the archive that all stores share, because one target may serve many stores. It exists until the process
-/// ends.
+/// Returns the archive that all stores share, because one target may serve many stores. The archive exists until the
+/// process ends.
 fn archive() -> Arc<Archive> {
     static ARCHIVE: OnceLock<(Arc<Archive>, tempfile::TempDir)> = OnceLock::new();
     let (archive, _) = ARCHIVE.get_or_init(|| {

@@ -1,9 +1,9 @@
 //! Expire: drops segments whose points have all been hidden for a while.
 //!
-//! Points are hidden automatically when they exceed the age in the policy. Their bytes are kept for the purge delay
-//! after that. After a policy change, bytes are kept for the same time, so that a wrong policy can be corrected.
-//! Nothing expires while the clock is in doubt. If the clock has jumped and was accepted only because it was steady,
-//! nothing expires for the purge delay after the acceptance.
+//! Points are hidden automatically when they exceed the age in the policy. Then the bytes of the points are kept for
+//! the purge delay. After a policy change, the bytes are kept for the same time, so that a wrong policy can be
+//! corrected. Nothing expires while the clock is in doubt. If the clock has jumped and was accepted only because it was
+//! steady, nothing expires for the purge delay after the acceptance.
 
 use std::time::Duration;
 

@@ -83,7 +83,7 @@ const fn shape(tier: Tier) -> Shape {
 
 /// Plans folds of the stacks of a table that are too high.
 pub(super) fn plan(facts: &Facts, table: &TableFacts, claimed: &mut Claimed, planned: &mut Vec<Planned>) {
-    // Archived segments are not folded; they are merged with later points when those are archived.
+    // Archived segments are not folded. They are merged with later points when these points are archived.
     for tier in Tier::KEPT {
         let members = members(facts, table, tier, claimed);
         let mut windows: Vec<Window> = members.iter().map(|segment| fold_window(segment)).collect();
@@ -224,7 +224,7 @@ fn joinable<'a>(facts: &Facts, table: &'a TableFacts, tier: Tier, claimed: &Clai
     let wider = wider.filter(|window| may_be_joined(facts, table, tier, *window));
     let targets: BTreeSet<Window> = wider.chain(own.iter().copied()).collect();
     let within = |target: &Window| {
-        // Neighbours must have about the same width: narrow windows are first joined among themselves.
+        // Neighbors must have about the same width: narrow windows are first joined with each other.
         let is_like = |window: Window| window.level + JOIN_LEVELS >= target.level || own.contains(target);
         let inside = members
             .iter()

@@ -57,8 +57,8 @@ pub struct UnsealedPoints {
     pub archives: u64,
     /// Number of points that are hidden.
     pub hides: u64,
-    /// Number of hidden points in days that are hidden completely. They are freed with the segments into which they are
-    /// sealed.
+    /// Number of hidden points in days that are hidden completely. These points are freed with the segments into which
+    /// they are sealed.
     pub drops: u64,
 }
 

@@ -9,8 +9,8 @@ use super::facts::{Facts, SegmentFacts, TableFacts};
 use super::of_table;
 use crate::maintenance::{Amount, Mode, Planned, Urgency};
 
-/// Plans a restore of the archived and cold segments that overlap `range` and have visible points. They stay in the
-/// cold tier until the trusted time reaches `until`. `None` if there is no such segment.
+/// Plans a restore of the archived and cold segments that overlap `range` and have visible points. The restored
+/// segments stay in the cold tier until the trusted time reaches `until`. `None` if there is no such segment.
 pub(crate) fn restore(facts: &Facts, table: &TableFacts, range: TimeRange, until: i64) -> Option<Planned> {
     let now = facts.now();
     let is_wanted = |segment: &&SegmentFacts| {
