@@ -104,7 +104,7 @@ pub fn options(config: &Config) -> Result<CassandraOptions> {
 ///
 /// Returns the errors of [`Server::start`], and errors of the cluster that a retry cannot fix, such as missing tables.
 /// Returns [`ServerError::OwnershipLost`] if another process took the data before this process had opened it, or if the
-/// cluster did not respond during that time, unless a stop was requested.
+/// cluster did not respond during that time. If a stop was requested, it returns [`Started::Stopped`] instead.
 pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(SocketAddr)) -> Result<Started> {
     let process = Process::begin(config)?;
     listening(process.address);
@@ -284,7 +284,7 @@ fn take_once(
     let owner = backend
         .owner(SHARD)
         .inspect_err(|error| stand(None, error.to_string()))?;
-    // Not the epoch of `owner`: another process may have owned the data since that was read.
+    // The epoch of `owner` may be outdated, because another process may have owned the data since that read.
     let taken = backend.take(SHARD).map(|lease| Epoch(lease.epoch.0 - 1));
     if let Err(error) = &taken {
         let living = owner.filter(|owner| !owner.is_dead && error.kind() == ErrorKind::Unavailable);
@@ -330,7 +330,8 @@ fn try_lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Deletes a search index that was written before other processes changed the data. It is built again from the data.
+/// Deletes a search index that was written before other processes changed the data. The index is built again from the
+/// data.
 fn discard_foreign_index(folder: &Path, before: Epoch) -> io::Result<()> {
     let index = folder.join(INDEX_FOLDER);
     let own = fs::read_to_string(folder.join(EPOCH_FILE)).ok();

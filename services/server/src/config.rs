@@ -244,7 +244,9 @@ impl Config {
         }
     }
 
-    /// Reads the files that the configuration names, except those of the data.
+    /// Reads the files that the configuration names for the HTTP service and for webhooks. The options file of the
+    /// archive, and the password and certificate files for the connection to a cluster, are read only when the store is
+    /// opened.
     ///
     /// # Errors
     ///
@@ -264,7 +266,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// A description of a host that is no pattern, or of a file that cannot be read.
+    /// A description of a host pattern that is not valid, or of a file that cannot be read.
     pub fn webhook_settings(&self) -> std::result::Result<WebhookSettings, String> {
         let hosts = self.webhooks.hosts.iter().map(|host| {
             let parsed = host.parse::<HostPattern>();

@@ -1,7 +1,7 @@
 //! Copy of all data between a data folder and a cluster: `tideline backend copy`.
 //!
-//! The engine's [`copy`](mod@tideline_engine::copy) does the work. This module opens both sides. It refuses a folder
-//! that a server uses, and a cluster whose data a live server owns.
+//! The engine's [`copy`](mod@tideline_engine::copy) does the work. This module opens both sides, and refuses a folder
+//! that a server uses and a cluster whose data a live server owns.
 
 use std::fs;
 use std::io;

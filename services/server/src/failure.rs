@@ -53,8 +53,7 @@ impl Failure {
         }
     }
 
-    /// Returns the error as JSON for programs. Its code is the code of [`CliError::to_json`], or `config` or
-    /// `failed`.
+    /// Returns the error as JSON for programs. The code is that of [`CliError::to_json`], or `config` or `failed`.
     pub(crate) fn to_json(&self) -> Value {
         let code = match self {
             Self::Cli(error) => return error.to_json(),

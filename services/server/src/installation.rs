@@ -13,7 +13,7 @@ use std::path::Path;
 const MARK: &str = "installation";
 /// Content of the file: the number of the rules, which a later release may raise.
 const RULES: &str = "rules 1\n";
-/// Files of which a data folder has one once a server has used it: the embedded store, and the lock file of a server of
+/// Files that show that a server has used a data folder: `store` of the embedded engine, `cluster.lock` of a server of
 /// a cluster.
 const EARLIER: [&str; 2] = ["store", "cluster.lock"];
 
@@ -25,7 +25,7 @@ const EARLIER: [&str; 2] = ["store", "cluster.lock"];
 /// An error of the file system.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // Before a server has used the folder, the file is written again: a crash can have left it empty.
+    // While no server has used the folder, the mark is written again, because a crash may have left it empty.
     if EARLIER.iter().any(|name| folder.join(name).exists()) {
         return Ok(());
     }
@@ -48,8 +48,8 @@ pub(crate) fn is_earlier(folder: &Path) -> bool {
     EARLIER.into_iter().any(exists) && !folder.join(MARK).try_exists().unwrap_or(false)
 }
 
-/// Returns a description of the damage if the file with the mark exists, but cannot be read or has another content than
-/// was written.
+/// Returns a description of the damage if the mark exists but cannot be read, or if its content differs from the
+/// written content.
 pub(crate) fn finding(folder: &Path) -> Option<String> {
     let path = folder.join(MARK);
     let read = fs::read_to_string(&path);

@@ -58,7 +58,7 @@ pub struct Server {
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Sender<Option<StopRequest>>);
 
-/// Request of a stop.
+/// Time and source of a stop request.
 #[derive(Debug, Clone, Copy)]
 struct StopRequest {
     /// Time of the first request.
@@ -305,7 +305,7 @@ impl Process {
         })
     }
 
-    /// Returns other handles of the listening sockets.
+    /// Duplicates the handles of the listening sockets.
     pub(crate) fn listeners(&self, config: &Config) -> Result<Listeners> {
         let _in_runtime = self.runtime.enter();
         let listener = self.listener.try_clone().and_then(TcpListener::from_std);
@@ -372,7 +372,7 @@ impl Stop {
         self.request_as(true);
     }
 
-    /// Requests the stop from within the server, which cannot go on.
+    /// Requests the stop from within the server, because the server cannot continue.
     pub(crate) fn request_by_server(&self) {
         self.request_as(false);
     }

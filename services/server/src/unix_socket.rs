@@ -98,7 +98,7 @@ mod tests {
         drop(first);
         assert!(!path.exists());
 
-        // The socket of a process that was killed.
+        // Leaves the file of a socket behind, as a killed process does.
         drop(UnixListener::bind(&path).expect("it is free"));
         assert!(path.exists());
         let next = UnixSocket::bind(&path).expect("it is abandoned");

@@ -1,7 +1,7 @@
 //! `tideline tls`: makes a certificate for trials and internal networks.
 //!
-//! No authority has issued the certificate: clients get the certificate itself as an authority to trust. It cannot sign
-//! other certificates.
+//! No authority has issued the certificate. Clients are given the certificate itself as a trusted authority. The
+//! certificate cannot sign other certificates.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::failure::Result;
 
-/// Commands of TLS.
+/// Subcommands of `tls`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TlsCommand {
     /// Make a self-signed certificate and its private key.

@@ -106,7 +106,7 @@ impl Default for ClusterConfig {
 
 impl Config {
     /// Returns the address at which other processes reach this server: the configured address, or `listen`, the address
-    /// on which the server listens. It begins with `https://` if the server has TLS.
+    /// on which the server listens. The result begins with `https://` if the server has TLS.
     pub fn advertised(&self, listen: SocketAddr) -> String {
         let set = self.cluster.advertise.clone();
         let address = set.unwrap_or_else(|| listen.to_string());

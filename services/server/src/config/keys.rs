@@ -97,8 +97,9 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "server.unix_socket",
-        "Path of a Unix socket to listen on in addition, for processes of this machine. Processes of the owner\n\
-         and of the group of the file can connect. Requests need tokens as on other connections.",
+        "Path of a Unix socket on which the server also listens, for processes on the same machine. Only\n\
+         processes of the owner and of the group of the socket file can connect. Requests need tokens as on other\n\
+         connections.",
         |config| Slot::OptionalPath(&mut config.unix_socket),
     )
     .flagged(),
@@ -116,73 +117,77 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "server.drain_timeout",
-        "Longest time that a stopping server waits for running requests. Closing takes at most 1.5 s more.",
+        "Longest time for which a stopping server waits for running requests. Closing the data takes at most 1.5\n\
+         s more.",
         |config| Slot::Duration(&mut config.http.drain_timeout),
     )
     .within(0, HOUR_MILLIS),
     Key::new(
         "auth.token",
-        "Token of the administrator, with all rights: at least 16 letters, digits or -._~+/=. With it, every\n\
-         request needs this token or one made by `tideline token create`. Prefer a separate file, named by\n\
-         token_file. Not set: no token is required.",
+        "Token of the administrator, with all rights: at least 16 letters, digits or -._~+/=. If it is set, every\n\
+         request needs this token or another valid one, such as one made by `tideline token create`. To keep it\n\
+         out of this configuration, write it to a file and set auth.token_file to the path. Not set: no token is\n\
+         required, unless auth.hashes_file or auth.jwks_file is set.",
         |config| Slot::Secret(&mut config.token),
     )
     .flagged()
     .secret(),
     Key::new(
         "auth.hashes_file",
-        "JSON file of token hashes, for tools that create tokens without a request to the server. Read again\n\
-         when it changes. The file must not be writable by other users. With it, every request needs a token.",
+        "JSON file of token hashes, for tools that create tokens without a request to the server. The server\n\
+         reads it again when it changes. The file must not be writable by other users. With this setting, every\n\
+         request needs a token.",
         |config| Slot::OptionalPath(&mut config.http.hashes_file),
     ),
     Key::new(
         "auth.jwks_file",
-        "File with the public keys (JWKS) of an identity provider, whose JSON Web Tokens are then accepted. Read\n\
-         again when it changes. The file must not be writable by other users. With it, every request needs a\n\
-         token.",
+        "File with the public keys (JWKS) of an identity provider. The server then accepts JSON Web Tokens of\n\
+         this provider. It reads the file again when it changes. The file must not be writable by other users.\n\
+         With this setting, every request needs a token.",
         |config| Slot::OptionalPath(&mut config.jwt.jwks_file),
     ),
     Key::new(
         "auth.jwt_issuer",
-        "Issuer (`iss`) that a JSON Web Token must name. Required with jwks_file.",
+        "Issuer (`iss`) that a JSON Web Token must name. Required with auth.jwks_file.",
         |config| Slot::OptionalText(&mut config.jwt.issuer),
     ),
     Key::new(
         "auth.jwt_audience",
-        "Audience (`aud`) that a JSON Web Token must name. Required with jwks_file.",
+        "Audience (`aud`) that a JSON Web Token must name. Required with auth.jwks_file.",
         |config| Slot::OptionalText(&mut config.jwt.audience),
     ),
     Key::new(
         "auth.jwt_roles_claim",
-        "Claim of a JSON Web Token with its roles: a text or a list. A nested claim is given as a path of member\n\
-         names with dots between them.",
+        "Claim that contains the roles of a JSON Web Token, as a text or a list. The path of a nested claim\n\
+         consists of member names with dots between them.",
         |config| Slot::Text(&mut config.jwt.roles_claim),
     ),
     Key::new(
         "auth.jwt_tables_claim",
-        "Claim with the tables that a JSON Web Token may use: names, and prefixes followed by `*`. With this\n\
-         setting every token needs the claim, except those with the role admin. Not set: tokens are not\n\
-         restricted to tables.",
+        "Claim that contains the tables that a JSON Web Token may use: names, and prefixes followed by `*`. With\n\
+         this setting, every JSON Web Token needs the claim, except those with the role admin. Not set: these\n\
+         tokens are not restricted to tables.",
         |config| Slot::OptionalText(&mut config.jwt.tables_claim),
     ),
     Key::new(
         "auth.jwt_models_claim",
-        "Claim with the models of tables that a JSON Web Token may use. With this setting every token needs the\n\
-         claim, except those with the role admin. Not set: tokens are not restricted to models.",
+        "Claim that contains the models of tables that a JSON Web Token may use. With this setting, every JSON\n\
+         Web Token needs the claim, except those with the role admin. Not set: these tokens are not restricted to\n\
+         models.",
         |config| Slot::OptionalText(&mut config.jwt.models_claim),
     ),
     Key::new(
         "auth.jwt_timelines_claim",
-        "Claim with the condition on the timelines that a JSON Web Token may use: a text such as `team=x`, or a\n\
-         list of texts of which all must hold. With this setting every token needs the claim, except those with\n\
-         the role admin. Not set: tokens are not restricted to timelines.",
+        "Claim that contains the condition on the timelines that a JSON Web Token may use: a text such as\n\
+         `team=x`, or a list of texts that must all hold. With this setting, every JSON Web Token needs the\n\
+         claim, except those with the role admin. Not set: these tokens are not restricted to timelines.",
         |config| Slot::OptionalText(&mut config.jwt.timelines_claim),
     ),
     Key::new(
         "auth.jwt_tenants_claim",
-        "Claim with the tenants for which requests with a JSON Web Token act: names, and prefixes followed by\n\
-         `*`. With this setting every token needs the claim, except those with the role admin. Not set: requests\n\
-         act for no tenant.",
+        "Claim that contains the tenants for which requests with a JSON Web Token act: names, and prefixes\n\
+         followed by `*`. With this setting, every JSON Web Token needs the claim, except those with the role\n\
+         admin. Not set: these requests act for no tenant.",
         |config| Slot::OptionalText(&mut config.jwt.tenants_claim),
     ),
     Key::new(
@@ -192,59 +197,63 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "log.format",
-        "Format of log lines. They are written to standard error.",
+        "Format of log lines, which are written to standard error: `text`, or `json` with one object per line.",
         |config| Slot::LogFormat(&mut config.log_format),
     ),
-    Key::new("log.level", "Level or filter of log lines.", |config| {
+    Key::new("log.level", "Lowest level of the log lines that are written, such as `warn`, or a filter such as\n\
+         `info,tideline_http=debug`.", |config| {
         Slot::LogFilter(&mut config.log_filter)
     }),
     Key::new(
         "memory.max",
-        "Memory for all budgets and requests. These parts are reserved: twice storage.head_bytes_max, three times\n\
+        "Memory for all budgets and requests together. Reserved are twice storage.head_bytes_max, three times\n\
          storage.row_buffer_bytes, and the budgets of points that wait to be written, request bodies, recent\n\
          journal entries, caches and dictionaries. Requests share the rest: a request fails with 503 if no memory\n\
-         is free, and with 422 if it needs more than the whole share. Writes continue. Budgets that are not set\n\
-         are lowered to fit a small value. Not set: 60 % of the memory of the control group or machine.",
+         is free, and with 422 if it needs more than the whole share. Writes continue. If the value is small,\n\
+         budgets that are not set are lowered to fit. Not set: 60 % of the memory of the control group or\n\
+         machine.",
         |config| Slot::OptionalBytes64(&mut config.memory_max),
     )
     .within(64 * MIB, u64::MAX),
     Key::new(
         "http.tls",
         "Permits connections in clear text from other machines. `proxy`: a proxy with TLS is in front of the\n\
-         server, and only the proxy can reach it. `off`: the server is used without TLS. Not set: an address that\n\
-         other machines can reach requires a certificate.",
+         server, and only the proxy can reach the server. `off`: the server is used without TLS. Not set: an\n\
+         address that other machines can reach requires a certificate.",
         |config| Slot::ClearText(&mut config.tls.clear_text),
     )
     .flagged(),
     Key::new(
         "http.tls_certificate_file",
-        "PEM file with the certificate of the server, and those of intermediate authorities after it. With it, all\n\
-         connections use TLS 1.2 or 1.3. Read again when it changes. Not set: connections in clear text.",
+        "PEM file with the certificate of the server, followed by those of intermediate authorities. If it is\n\
+         set, all TCP connections use TLS 1.2 or 1.3. The server reads the file again when it changes. Not set:\n\
+         connections in clear text.",
         |config| Slot::OptionalPath(&mut config.tls.certificate_file),
     ),
     Key::new(
         "http.tls_key_file",
-        "PEM file with the private key of the certificate. The file must not be readable by all users. Read again\n\
-         when it changes.",
+        "PEM file with the private key of the certificate. The file must not be readable by all users. The server\n\
+         reads it again when it changes.",
         |config| Slot::OptionalPath(&mut config.tls.key_file),
     ),
     Key::new(
         "http.hosts",
-        "Host names and addresses, in addition to loopback, that requests may name in their Host header;\n\
-         `*` allows all. Not set: any host if a token is set, otherwise loopback only, so that no web page\n\
-         can access the server by DNS rebinding.",
+        "Host names and addresses that requests may name in their Host header, in addition to loopback; `*`\n\
+         allows all. Not set: if a token is required, any host; otherwise only loopback, so that no web page can\n\
+         access the server by DNS rebinding.",
         |config| Slot::Hosts(&mut config.http.hosts),
     ),
     Key::new(
         "http.trusted_proxies",
-        "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client address that they send in\n\
-         `Forwarded` or `X-Forwarded-For` is used for fair shares and in the log; from other addresses these\n\
-         headers are ignored. `unix` stands for processes that connect by the Unix socket.",
+        "Addresses and networks of trusted proxies, such as `10.0.0.0/8`. The client address that a trusted proxy\n\
+         sends in `Forwarded` or `X-Forwarded-For` is used for fair shares and in the log. These headers are\n\
+         ignored if they are sent from another address. `unix` trusts all processes that connect by the Unix\n\
+         socket.",
         |config| Slot::Proxies(&mut config.http.trusted_proxies),
     ),
     Key::new(
         "http.body_bytes_max",
-        "Largest request body, as sent.",
+        "Largest request body as sent, before decompression.",
         |config| Slot::Bytes(&mut config.http.body_bytes_max),
     )
     .within(KIB, u64::MAX),
@@ -256,68 +265,71 @@ pub(crate) const KEYS: &[Key] = &[
     .within(KIB, u64::MAX),
     Key::new(
         "http.bodies_in_flight_bytes_max",
-        "Budget of all request bodies held at once; requests beyond it are refused as overload.",
+        "Maximum bytes of all request bodies in memory, compressed and decompressed. Requests beyond it are\n\
+         refused as overload.",
         |config| Slot::Bytes(&mut config.http.bodies_in_flight_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "http.request_bytes_max",
-        "Largest JSON request that is not a write.",
+        "Largest body of a request that is not a write, before and after decompression.",
         |config| Slot::Bytes(&mut config.http.request_bytes_max),
     )
     .within(KIB, u64::MAX),
     Key::new(
         "http.header_timeout",
-        "Longest time for a request head to arrive, and for the first byte of a new connection.",
+        "Longest time in which the headers of a request must arrive, and the first byte of a new connection.",
         |config| Slot::Duration(&mut config.http.header_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.idle_timeout",
-        "Longest idle time of a connection between requests.",
+        "Longest time for which a connection may be idle between requests.",
         |config| Slot::Duration(&mut config.http.idle_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.body_timeout",
-        "Longest time without progress of a request body.",
+        "Longest time for which no byte of a request body may arrive.",
         |config| Slot::Duration(&mut config.http.body_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.body_bytes_per_second_min",
-        "Minimum rate of a request body, per second. Slower bodies are refused.",
+        "Lowest rate at which a request body must arrive, in bytes per second. Slower bodies are refused.",
         |config| Slot::Bytes64(&mut config.http.body_bytes_per_second_min),
     ),
     Key::new(
         "http.answer_timeout",
-        "Longest time that a client may read nothing of a response before it is disconnected.",
+        "Longest time for which a client may read nothing of a response. After that, it is disconnected.",
         |config| Slot::Duration(&mut config.http.answer_timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "http.answer_bytes_per_second_min",
-        "Minimum rate at which a client must read a response, per second while bytes wait to be sent,\n\
-         averaged over answer_timeout. A slower client is disconnected and its query ends.",
+        "Lowest rate at which a client must read a response, in bytes per second. The rate counts only while\n\
+         bytes wait to be sent, and is averaged over http.answer_timeout. A slower client is disconnected and its\n\
+         query ends.",
         |config| Slot::Bytes64(&mut config.http.answer_bytes_per_second_min),
     ),
     Key::new(
         "http.connections_max",
-        "Maximum number of open connections. At the limit an idle connection is closed for a new one. Lower\n\
-         it if the process may open few files.",
+        "Maximum number of open connections. At the limit, an idle connection is closed for a new one. Lower this\n\
+         value if the limit of open files of the process is low.",
         |config| Slot::Count(&mut config.http.connections_max),
     )
     .within(1, 1_000_000),
     Key::new(
         "http.writes_in_flight_max",
-        "Writes that are decoded and committed concurrently, each on a thread. Small writes do not count while\n\
-         they wait for their commit.",
+        "Maximum number of writes that are decoded and committed concurrently, each on a thread. Small writes do\n\
+         not count while they wait for their commit.",
         |config| Slot::Count(&mut config.http.writes_in_flight_max),
     )
     .within(1, 256),
     Key::new(
         "http.queries_in_flight_max",
-        "Queries and searches that run concurrently, each on a thread.",
+        "Maximum number of queries and searches that run concurrently, each on a thread. Queries of cold points\n\
+         have a separate limit: query.cold_queries_max.",
         |config| Slot::Count(&mut config.http.queries_in_flight_max),
     )
     .within(1, 256),
@@ -329,34 +341,35 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, 100_000),
     Key::new(
         "http.feed_watches_max",
-        "Maximum number of open watches of feeds and inboxes (server-sent events), and requests that wait for\n\
-         messages.",
+        "Maximum number of open watches of feeds and inboxes (server-sent events) and of requests that wait for\n\
+         messages, together.",
         |config| Slot::Count(&mut config.http.feed_watches_max),
     )
     .within(0, 1_000_000),
     Key::new(
         "http.watch_bytes_per_second_max",
-        "Bytes that all watches together send per second, so that they leave CPU time to writers. A watch\n\
-         ends if it falls behind by more than the recent writes kept in memory; it can be started again.",
+        "Maximum number of bytes per second that all watches send together, so that writers get enough CPU time.\n\
+         A watch ends if it falls behind by more than the recent writes in memory; the client can start it again.",
         |config| Slot::Bytes64(&mut config.http.watch_bytes_per_second_max),
     ),
     Key::new(
         "http.turn_timeout",
-        "Longest time that a request waits for a permit to run before it is refused as overload.",
+        "Longest time for which a request waits for a permit to run. After that, it is refused as overload.",
         |config| Slot::Duration(&mut config.http.turn_timeout),
     )
     .within(0, HOUR_MILLIS),
     Key::new(
         "changes.retention",
-        "Shortest time for which changes are kept for a change stream that sets no retention, as long as\n\
-         changes.bytes_max suffices.",
+        "Shortest time for which changes are kept for a change stream without a retention of its own. Changes are\n\
+         freed earlier only if changes.bytes_max is reached.",
         |config| Slot::Duration(&mut config.http.changes.retention),
     )
     .within(0, 3650 * 24 * HOUR_MILLIS),
     Key::new(
         "changes.bytes_max",
-        "Bytes of the journal that are kept only for change streams. Beyond it the oldest changes are freed,\n\
-         and their readers get a gap. Not set: a tenth of the disk of the data folder.",
+        "Maximum bytes of the journal that are kept only for change streams. Beyond it, the oldest changes are\n\
+         freed, and readers that need them get a gap record instead. Not set: a tenth of the disk of the data\n\
+         folder.",
         |config| Slot::OptionalBytes64(&mut config.changes_bytes_max),
     ),
     Key::new(
@@ -367,37 +380,38 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "webhooks.networks",
-        "Networks that are not public and that webhooks may reach, such as `10.1.0.0/16`. Without them, only\n\
-         public addresses are connected to.",
+        "Networks that are not public and to which webhooks may connect, such as `10.1.0.0/16`. Not set: webhooks\n\
+         connect only to public addresses.",
         |config| Slot::Networks(&mut config.http.changes.webhooks.networks),
     ),
     Key::new(
         "webhooks.timeout",
-        "Longest time for a request of a webhook, with its connection and response.",
+        "Longest time of a request of a webhook, including the connection and the response.",
         |config| Slot::Duration(&mut config.http.changes.webhooks.timeout),
     )
     .within(100, HOUR_MILLIS),
     Key::new(
         "webhooks.give_up_after",
-        "Time after the first attempt at which a delivery is given up and kept for a replay.",
+        "Time after the first attempt of a delivery at which further attempts end. The delivery is then kept for\n\
+         a replay.",
         |config| Slot::Duration(&mut config.http.changes.backoff.give_up_after),
     )
     .within(0, 30 * 24 * HOUR_MILLIS),
     Key::new(
         "webhooks.ca_file",
-        "File with certificates (PEM) of authorities that webhooks trust in addition to those of the system.",
+        "PEM file with certificates of authorities that webhooks trust in addition to those of the system.",
         |config| Slot::OptionalPath(&mut config.webhooks.ca_file),
     ),
     Key::new(
         "storage.backend",
         "Engine that stores the data: `fjall` in server.data_dir, or `cassandra` in a cluster (section\n\
-         cassandra). With a cluster, server.data_dir holds only the search index and temporary files.",
+         cassandra). With `cassandra`, server.data_dir contains only the search index and temporary files.",
         |config| Slot::StorageEngine(&mut config.engine_kind),
     )
     .flagged(),
     Key::new(
         "storage.head_bytes_max",
-        "Bytes of unsealed points in memory at which they are sealed. Memory peaks near twice this value.\n\
+        "Bytes of unsealed points in memory at which these points are sealed. Memory peaks near twice this value.\n\
          Not set: the larger of 80 MiB and 256 bytes per timeline with unsealed points, but at most 5/24 of\n\
          memory.max or, if that is not set, 1/8 of the memory of the control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.head_bytes_max),
@@ -405,64 +419,63 @@ pub(crate) const KEYS: &[Key] = &[
     .within(MIB, u64::MAX),
     Key::new(
         "storage.head_age_max",
-        "Age of the oldest unsealed point at which all are sealed. It limits what a restart has to read\n\
-         again.",
+        "Age of the oldest unsealed point at which all unsealed points are sealed. It limits how much of the\n\
+         journal a restart must read.",
         |config| Slot::Duration(&mut config.engine.store.head_age_max),
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.row_buffer_bytes",
-        "Bytes of changed rows of wide tables in memory at which they are flushed. While flushes are slow, up\n\
-         to twice as many bytes wait for them; beyond that, writers wait. Also limits what a restart has to\n\
-         read again.",
+        "Bytes of changed rows of wide tables in memory at which these rows are flushed. While flushes are slow,\n\
+         up to twice as many bytes wait for them; beyond that, writers wait. This value also limits how much of\n\
+         the journal a restart must read.",
         |config| Slot::Bytes(&mut config.engine.rows.buffer_bytes),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "storage.pending_bytes_max",
-        "Bytes of decoded points that wait to be written; writes beyond it are refused as overload.",
+        "Maximum bytes of decoded points that wait to be written. Writes beyond it are refused as overload.",
         |config| Slot::Bytes(&mut config.engine.store.log.pending_bytes_max),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "storage.cache_bytes",
-        "Cache of sealed blocks in the hot tier.",
+        "Bytes of the cache of sealed blocks of the hot tier.",
         |config| Slot::Bytes64(&mut config.backend.cache_bytes),
     ),
     Key::new(
         "storage.cold_cache_bytes",
-        "Cache of blocks in the cold tier. It is separate, so that reading old points does not evict hot\n\
-         blocks.",
+        "Bytes of the cache of blocks of the cold tier. This cache is separate, so that reading old points does\n\
+         not evict hot blocks.",
         |config| Slot::Bytes64(&mut config.backend.cold_cache_bytes),
     ),
     Key::new(
         "storage.cold_dir",
-        "Folder of the cold tier, which may be on another disk. It must exist. Prefer a folder below the\n\
-         mount point to the mount point itself, so that an unmounted disk is noticed. Not set: `cold`\n\
-         inside server.data_dir. To move it: stop the server, move the folder with its content, and change\n\
-         this setting.",
+        "Folder of the cold tier, which may be on another disk. It must exist. Do not use a mount point itself\n\
+         but a folder below it, so that an unmounted disk is noticed. Not set: `cold` inside server.data_dir. To\n\
+         move the folder: stop the server, move the folder with its content, and change this setting.",
         |config| Slot::OptionalPath(&mut config.backend.cold_dir),
     ),
     Key::new(
         "storage.series_cache_bytes",
-        "Cache of timelines by the text that identifies them in a write, per table.",
+        "Bytes per table of the cache that finds a timeline by its measurement and tags as written in a request.",
         |config| Slot::Bytes(&mut config.engine.raw_key_cache_bytes),
     ),
     Key::new(
         "storage.free_bytes_min",
-        "Free space of a disk below which writes, or moves to the cold tier, are refused. They resume when\n\
-         there is enough space again.",
+        "Free space of a disk below which writes, or moves to the cold tier, are refused. They resume when enough\n\
+         space is free again.",
         |config| Slot::Bytes64(&mut config.backend.free_bytes_min),
     ),
     Key::new(
         "storage.free_per_mille_min",
-        "Same limit in thousandths of the disk; the larger of both applies.",
+        "The same limit in thousandths of the size of the disk. The larger of both limits applies.",
         |config| Slot::Count64(&mut config.backend.free_per_mille_min),
     )
     .within(0, 1_000),
     Key::new(
         "storage.worker_threads",
-        "Threads that flush and compact the hot tier; the cold tier has one thread of its own.",
+        "Threads that flush and compact the hot tier. The cold tier has one additional thread.",
         |config| Slot::Count(&mut config.backend.worker_threads),
     )
     .within(1, 64),
@@ -474,21 +487,21 @@ pub(crate) const KEYS: &[Key] = &[
     .within(64, 1_000_000),
     Key::new(
         "storage.accept_loss",
-        "Start although acknowledged writes are missing from the folder; an operator's decision, for one\n\
-         start. A damaged log is cut at the damage, and the removed part is kept in `lost` in the folder,\n\
-         with a report.",
+        "Start although acknowledged writes are missing from the folder. Set it only for one start, after an\n\
+         operator has decided to continue without the missing data. A damaged log is cut at the damage; the\n\
+         original is kept in `lost` in the folder, with a report.",
         |config| Slot::Switch(&mut config.backend.accept_loss),
     ),
     Key::new(
         "storage.request_ttl",
-        "Time for which the outcome of a request with an idempotency key is remembered.",
+        "Time for which the server remembers the outcome of a request with an idempotency key.",
         |config| Slot::Duration(&mut config.engine.store.log.request_ttl),
     )
     .within(1_000, 168 * HOUR_MILLIS),
     Key::new(
         "storage.requests_max",
-        "Maximum number of remembered outcomes of such requests. The oldest are dropped first, also if all outcomes\n\
-         together exceed 128 MiB.",
+        "Maximum number of remembered outcomes of requests with an idempotency key. At this number, or if all\n\
+         outcomes together exceed 128 MiB, the oldest are dropped.",
         |config| Slot::Count(&mut config.engine.store.log.requests_max),
     ),
     Key::new(
@@ -506,23 +519,23 @@ pub(crate) const KEYS: &[Key] = &[
     .within(0, 64),
     Key::new(
         "tables.search_indexes_max",
-        "Maximum number of search indexes of a wide table; further ones are refused. Each takes a thread and\n\
-         20 MB of memory.max.",
+        "Maximum number of search indexes of a wide table; further ones are refused. Each index takes a thread\n\
+         and 20 MB of memory.max.",
         |config| Slot::Count(&mut config.engine.tables.search_indexes_max),
     )
     .within(0, 64),
     Key::new(
         "tables.timelines_per_minute",
-        "Maximum number of new timelines of a table per minute; further ones are refused as retryable. The\n\
-         default is twice the number for 100,000 machines with 100 series each that all send for the first\n\
-         time. A table's policy can override it.",
+        "Maximum number of new timelines of a table per minute; further ones are refused with a retryable error.\n\
+         The default is twice the number of timelines if 100,000 machines with 100 series each send for the first\n\
+         time. The policy of a table can set another limit.",
         |config| Slot::Count64(&mut config.engine.tables.timelines_per_minute),
     )
     .within(1, u64::MAX),
     Key::new(
         "tables.identity_bytes_max",
-        "Memory for the names and tags of all timelines of a table, including removed ones until a\n\
-         restart. Beyond it, only known timelines can be written. Not set: half of the memory of the\n\
+        "Maximum memory for the names and tags of all timelines of a table. Removed timelines count until a\n\
+         restart. Beyond the limit, only known timelines can be written. Not set: half of the memory of the\n\
          control group or machine.",
         |config| Slot::OptionalBytes64(&mut config.identity_bytes_max),
     )
@@ -535,35 +548,35 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 256),
     Key::new(
         "query.cold_threads",
-        "Threads that large queries of cold points share; they yield to all other threads. Not set: half\n\
-         the number of cores.",
+        "Threads that large queries of cold points share. They run at a lower priority than all other threads.\n\
+         Not set: half the number of cores.",
         |config| Slot::OptionalCount(&mut config.http.query.cold_threads),
     )
     .within(1, 256),
     Key::new(
         "query.cold_queries_max",
-        "Queries of cold points, and requests for rows in cold or archived parts, that run concurrently;\n\
-         further ones wait. Not set: twice the threads.",
+        "Maximum number of queries of cold points, and of requests for rows in cold or archived parts, that run\n\
+         concurrently; further ones wait. Not set: twice query.cold_threads.",
         |config| Slot::OptionalCount(&mut config.http.query.cold_queries_max),
     )
     .within(1, 64),
     Key::new(
         "query.cold_waiting_max",
-        "Maximum number of waiting queries of cold points and requests for rows in cold or archived parts;\n\
+        "Maximum number of queries of cold points, and of requests for rows in cold or archived parts, that wait;\n\
          further ones are refused as overload.",
         |config| Slot::Count(&mut config.http.query.cold_waiting_max),
     )
     .within(0, 256),
     Key::new(
         "query.cold_read_bytes_per_second",
-        "Bytes of cold points, and of rows in cold or archived parts, that queries and requests for rows\n\
-         together read per second. Not set: no limit.",
+        "Maximum bytes per second that all queries of cold points and all requests for rows in cold or archived\n\
+         parts read together. Not set: no limit.",
         |config| Slot::OptionalBytes64(&mut config.http.query.cold_read_bytes_per_second),
     )
     .within(KIB, u64::MAX),
     Key::new(
         "prometheus.lookback_delta",
-        "Maximum age of a sample to be selected by a PromQL instant vector. A request can override it.",
+        "Maximum age of a sample that a PromQL instant vector selects. A request can override it.",
         |config| Slot::Duration(&mut config.http.prometheus.lookback_delta),
     )
     .within(1, 168 * HOUR_MILLIS),
@@ -581,14 +594,14 @@ pub(crate) const KEYS: &[Key] = &[
     .within(1, 24 * HOUR_MILLIS),
     Key::new(
         "prometheus.delayed_name_removal",
-        "Let functions remove the metric name only at the end of a query, so that series that differ only\n\
-         in it stay separate until then. A request can override it.",
+        "Let functions remove the metric name only at the end of a query, so that series that differ only in\n\
+         their name stay separate until then. A request can override it.",
         |config| Slot::Switch(&mut config.http.prometheus.delayed_name_removal),
     ),
     Key::new(
         "prometheus.keep_grouped_names",
-        "Let aggregations by the metric name keep it, as VictoriaMetrics does; implies\n\
-         delayed_name_removal. A request can override it.",
+        "Let aggregations by the metric name keep the name, as VictoriaMetrics does. Implies\n\
+         prometheus.delayed_name_removal. A request can override it.",
         |config| Slot::Switch(&mut config.http.prometheus.keep_grouped_names),
     ),
     Key::new(
@@ -598,14 +611,16 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "otlp.translation_strategy",
-        "Translation of OTLP names: UnderscoreEscapingWithSuffixes (http.time in ms becomes\n\
-         http_time_milliseconds), UnderscoreEscapingWithoutSuffixes, NoUTF8EscapingWithSuffixes or NoTranslation.",
+        "Translation of OTLP names: UnderscoreEscapingWithSuffixes (`http.time` in ms becomes\n\
+         `http_time_milliseconds`), UnderscoreEscapingWithoutSuffixes, NoUTF8EscapingWithSuffixes or\n\
+         NoTranslation.",
         |config| Slot::TranslationStrategy(&mut config.http.otlp.translation_strategy),
     ),
     Key::new(
         "otlp.promote_resource_attributes",
-        "Attributes of OTLP resources that become labels of every series of the resource. All attributes are\n\
-         labels of target_info, and service.name and service.instance.id are the labels job and instance.",
+        "Attributes of OTLP resources that become labels of every series of the resource. All attributes except\n\
+         service.name, service.namespace and service.instance.id are labels of target_info. These three become\n\
+         the labels job and instance of every series.",
         |config| Slot::Names(&mut config.http.otlp.promote_resource_attributes),
     ),
     Key::new(
@@ -625,7 +640,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "otlp.promote_scope_metadata",
-        "Let name, version, schema URL and attributes of OTLP scopes become labels: otel_scope_name, ….",
+        "Let name, version, schema URL and attributes of OTLP scopes become labels that begin with otel_scope_.",
         |config| Slot::Switch(&mut config.http.otlp.promote_scope_metadata),
     ),
     Key::new(
@@ -636,63 +651,63 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "otlp.delta_temporality",
-        "OTLP points with delta temporality: refuse them, or store them as they are. Functions of counters such\n\
-         as rate are wrong for stored ones; use sum_over_time.",
+        "OTLP points with delta temporality: `refuse` them, or `store` them without conversion. Functions of\n\
+         counters, such as rate, give wrong results for stored ones; use sum_over_time.",
         |config| Slot::DeltaTemporality(&mut config.http.otlp.delta_temporality),
     ),
     Key::new(
         "otlp.label_name_underscore_sanitization",
-        "Prepend `key` to label names that begin with one underscore, if the strategy escapes names.",
+        "Prepend `key` to label names that begin with one underscore, if otlp.translation_strategy escapes names.",
         |config| Slot::Switch(&mut config.http.otlp.label_name_underscore_sanitization),
     ),
     Key::new(
         "otlp.label_name_preserve_multiple_underscores",
-        "Keep adjacent underscores of label names, if the strategy escapes names.",
+        "Keep adjacent underscores of label names, if otlp.translation_strategy escapes names.",
         |config| Slot::Switch(&mut config.http.otlp.label_name_preserve_multiple_underscores),
     ),
     Key::new(
         "archive.target",
         "Archive target that policies name `default`: s3://bucket/prefix (also S3-compatible services),\n\
-         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies use a target\n\
-         that archive.allowed_targets allows. To move it: copy all objects, then change this setting.",
+         gs://bucket/prefix, az://container/prefix, or file:///directory. Not set: policies must name a target\n\
+         that archive.allowed_targets allows. To move the archive: copy all objects, then change this setting.",
         |config| Slot::OptionalText(&mut config.archive.target),
     ),
     Key::new(
         "archive.options_file",
-        "File with `name = value` lines for that target, such as endpoint, region, access_key_id and\n\
-         secret_access_key. Not set: the environment (AWS_…, GOOGLE_…, AZURE_…) or the role of the\n\
-         machine.",
+        "File with `name = value` lines: options of archive.target, such as endpoint, region, access_key_id and\n\
+         secret_access_key. Not set: the options are taken from the environment (AWS_…, GOOGLE_…, AZURE_…) or the\n\
+         role of the machine.",
         |config| Slot::OptionalPath(&mut config.archive.options_file),
     ),
     Key::new(
         "archive.allowed_targets",
-        "Address prefixes under which policies and requests may name targets, in addition to\n\
-         archive.target and locations below it, such as `s3://bucket/prefix, file:///srv/archive`. Other\n\
-         targets get 403, because the server would use its own credentials for them.",
+        "Address prefixes under which policies and requests may name targets, such as `s3://bucket/prefix,\n\
+         file:///srv/archive`. archive.target and locations below it are always allowed. Other targets are\n\
+         refused with 403, because the server would use its own credentials for them.",
         |config| Slot::Targets(&mut config.archive.allowed_targets),
     ),
     Key::new(
         "archive.cache_bytes",
-        "Memory cache of archived files: half for page indexes and footers, half for pages.",
+        "Bytes of the memory cache of archived files: half for page indexes and footers, half for pages.",
         |config| Slot::Bytes(&mut config.archive.cache_bytes),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "archive.row_cache_bytes",
-        "Memory cache of archived rows of wide tables, in groups of about 1 MiB.",
+        "Bytes of the memory cache of archived rows of wide tables, in groups of about 1 MiB.",
         |config| Slot::Bytes(&mut config.engine.rows.archive_cache_bytes),
     )
     .within(MIB, u64::MAX),
     Key::new(
         "archive.disk_cache_bytes",
-        "Disk cache for page indexes, footers and checksums of archived files, in server.data_dir, so that\n\
-         a restart need not read them again. 0: no cache.",
+        "Bytes of the disk cache in server.data_dir for page indexes, footers and checksums of archived files, so\n\
+         that a restart need not read them again. 0: no cache.",
         |config| Slot::Bytes64(&mut config.archive.disk_cache_bytes),
     ),
     Key::new(
         "lifecycle.purge_delay",
-        "Time for which points hidden by a policy are kept before their bytes are freed; until then a policy\n\
-         with longer ages makes them visible again.",
+        "Time for which points hidden by a policy are kept before their bytes are freed. Until then, a policy\n\
+         with longer ages makes the points visible again.",
         |config| Slot::Duration(&mut config.scheduler.purge_delay),
     )
     .within(0, 8_760 * HOUR_MILLIS),
@@ -705,7 +720,8 @@ pub(crate) const KEYS: &[Key] = &[
     .within(100, HOUR_MILLIS),
     Key::new(
         "cassandra.contact",
-        "Addresses of some nodes of the cluster, as host or host:port. The other nodes are found through them.",
+        "Addresses of some nodes of the cluster, as host or host:port. The server finds the other nodes through\n\
+         them.",
         |config| Slot::Names(&mut config.cluster.contact),
     )
     .flagged(),
@@ -717,7 +733,7 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "cassandra.data_center",
-        "Data center whose nodes are used; a quorum is a quorum of this data center. Not set: all nodes.",
+        "Data center whose nodes are used. Quorums are quorums of this data center. Not set: all nodes.",
         |config| Slot::OptionalText(&mut config.cluster.data_center),
     ),
     Key::new(
@@ -727,43 +743,43 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "cassandra.password_file",
-        "File with the password of the user.",
+        "File with the password of cassandra.user.",
         |config| Slot::OptionalPath(&mut config.cluster.password_file),
     ),
     Key::new(
         "cassandra.tls",
-        "Encrypted connections to the nodes. Needs a build with the feature cassandra-tls.",
+        "Encrypt the connections to the nodes with TLS. This needs a build with the feature cassandra-tls.",
         |config| Slot::Switch(&mut config.cluster.is_tls),
     ),
     Key::new(
         "cassandra.ca_file",
-        "File with certificates (PEM) of the authorities of the nodes. Not set: the authorities of the system.",
+        "PEM file with certificates of the authorities of the nodes. Not set: the authorities of the system.",
         |config| Slot::OptionalPath(&mut config.cluster.ca_file),
     ),
     Key::new(
         "cassandra.acknowledged",
-        "Durability of an acknowledged write: `synced`, on the disks of a quorum; the server starts only if\n\
-         every node has commitlog_sync `group` or `batch`. Or `replicated`, at least in the memory of a quorum.",
+        "Durability of an acknowledged write. `synced`: on the disks of a quorum; the server starts only if every\n\
+         node has commitlog_sync `group` or `batch`. `replicated`: at least in the memory of a quorum.",
         |config| Slot::Acknowledged(&mut config.cluster.acknowledged),
     ),
     Key::new(
         "cassandra.lease",
-        "Time for which this server owns the data without a renewal. After a crash, another server takes over\n\
-         after 1.25 times this time.",
+        "Time after which the ownership of the data ends if the server does not renew it. After a crash, another\n\
+         server takes over after 1.25 times this time.",
         |config| Slot::Duration(&mut config.cluster.lease),
     )
     .within(1_000, HOUR_MILLIS),
     Key::new(
         "cassandra.advertise",
-        "Address and port at which other servers reach this one, to forward requests to the owner of the\n\
-         data. With TLS, the certificate must name this address. Not set: server.listen.",
+        "Address and port at which other servers reach this one, to forward requests if it owns the data. With\n\
+         TLS, the certificate must name this address. Not set: server.listen.",
         |config| Slot::OptionalText(&mut config.cluster.advertise),
     ),
     Key::new(
         "cassandra.servers_ca_file",
-        "PEM file with certificates of the authorities of the other servers, for requests that are forwarded to\n\
-         a server with TLS. Read again when it changes. Not set: the certificates in http.tls_certificate_file\n\
-         are trusted, which is enough if all servers share a self-signed one.",
+        "PEM file with certificates of the authorities of the other servers, for requests that are forwarded to a\n\
+         server with TLS. The server reads the file again when it changes. Not set: the certificates in\n\
+         http.tls_certificate_file are trusted, which is enough if all servers share a self-signed one.",
         |config| Slot::OptionalPath(&mut config.cluster.servers_ca_file),
     ),
     Key::new(
@@ -774,7 +790,7 @@ pub(crate) const KEYS: &[Key] = &[
     .within(100, HOUR_MILLIS),
     Key::new(
         "cassandra.call_timeout",
-        "Longest time in which a request to the cluster is repeated after failures.",
+        "Longest time for which a request to the cluster is repeated after failures.",
         |config| Slot::Duration(&mut config.cluster.call_timeout),
     )
     .within(100, HOUR_MILLIS),

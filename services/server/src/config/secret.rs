@@ -10,7 +10,7 @@ pub struct Secret(Box<str>);
 const TOKEN_BYTES_MIN: usize = tideline_http::Secret::LENGTH_MIN;
 
 impl Secret {
-    /// Validates a token: at least 16 characters, and only those allowed in an `Authorization` header.
+    /// Validates a token: at least 16 characters, all of which are allowed in an `Authorization` header.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         if text.len() < TOKEN_BYTES_MIN {
             return Err(format!(

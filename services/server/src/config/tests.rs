@@ -326,7 +326,7 @@ fn a_new_installation_beyond_this_machine_needs_tls_or_a_reason_without() {
         .expect("one problem");
     assert!(problem.contains("neither proxy nor off"), "{problem}");
 
-    // The store of an earlier release.
+    // Simulates the store of an earlier release.
     fs::create_dir_all(data_dir.join("store")).expect("a folder");
     let (logged, shown) = warnings(&[]);
     assert!(logged[0].contains("next major version"), "{logged:?}");

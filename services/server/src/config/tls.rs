@@ -83,7 +83,7 @@ impl Config {
     }
 }
 
-/// Settings that a server in clear text can have instead.
+/// Settings that end the refusal or the warning, for messages.
 const REMEDIES: &str = "set a certificate (http.tls_certificate_file; `tideline tls self-signed` makes one), or \
                         http.tls = \"proxy\" behind a proxy that has one, or http.tls = \"off\"";
 

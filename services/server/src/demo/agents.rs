@@ -40,8 +40,8 @@ pub(crate) fn sample_host(mut sampler: HostSampler, clock: &dyn Clock, poster: &
     }
 }
 
-/// Creates the simulated fleet, starting one hour before `now`. Its measurement is `fleet_cpu`, and every line
-/// has the tag `origin=simulated` to distinguish it from real data.
+/// Creates the simulated fleet, starting one hour before `now`. The measurement is `fleet_cpu`, and every line has the
+/// tag `origin=simulated` to distinguish it from real data.
 pub(crate) fn fleet(seed: u64, hosts: u32, now: Timestamp) -> Fleet {
     let start = now.nanos() - FLEET_PAST;
     Fleet::from_spec(&FleetSpec {

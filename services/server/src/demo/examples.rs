@@ -20,7 +20,7 @@ pub(crate) struct Example {
     shows: [&'static str; 2],
 }
 
-/// Returns the three examples. Their queries are JSON texts, so that members keep a readable order.
+/// Returns the three examples. The queries are JSON texts, so that members keep a readable order.
 pub(crate) fn examples(host: &str) -> [Example; 3] {
     let host = Value::from(host);
     let european = r#"{"where":{"and":[{"tag":"origin","equals":"simulated"},{"tag":"region","prefix":"eu-"},{"tag":"service_environment","in":["production","staging"]},{"not":{"tag":"os","wildcard":"*LTS"}}]},"sort":[{"tag":"hostname"}],"limit":3}"#;
@@ -55,7 +55,7 @@ pub(crate) fn examples(host: &str) -> [Example; 3] {
     ]
 }
 
-/// Returns the text in the quotes of a shell.
+/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

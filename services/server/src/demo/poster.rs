@@ -30,7 +30,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 impl Poster {
     /// Creates a client of the server of this process at `base`, such as `http://127.0.0.1:8490`.
     pub(crate) fn new(base: String, token: Option<Secret>, certificate_file: Option<PathBuf>) -> Self {
-        // The server is this process, on an address that it listens on itself, which its certificate need not name.
+        // The server is in this process and listens on this address, so its certificate need not name the address.
         let tls = TlsConfig::builder().disable_verification(true);
         let tls = tls.unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
         let agent = Agent::config_builder()

@@ -148,7 +148,7 @@ fn a_standby_forwards_and_takes_over() {
     assert_eq!(backend["engine"], "cassandra");
     let epoch = backend["epoch"].as_u64().expect("a number");
 
-    // A killed owner.
+    // The owner is killed.
     one.signal(Signal::KILL);
     drop(one);
     let taken_in = write(second, "c");

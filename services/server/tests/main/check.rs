@@ -116,8 +116,8 @@ fn a_flipped_byte_is_found_and_named_and_nothing_is_changed() {
             .expect("it is below the data folder")
             .display()
             .to_string();
-        // Skips the process id and empty marker files, which hold no data, and the search index, which has a separate
-        // test: it also keeps files that its last commit does not use.
+        // Skips the process id and empty marker files, which hold no data, and the search index, which also keeps files
+        // that its last commit does not use, and therefore has a separate test.
         let is_idle = bytes.is_empty() || short.ends_with("LOCK") || short.starts_with("index/");
         if !is_idle && is_current(path, &before) {
             let kind: String = short.chars().filter(|c| !c.is_ascii_digit()).collect();

@@ -1,6 +1,6 @@
 //! Tests of `tideline config` and `--version`.
 //!
-//! Also of the refusal to start on a public address without a token or TLS.
+//! Also tests that the server refuses to start on a public address without a token or TLS.
 
 use std::fs;
 
@@ -150,7 +150,8 @@ fn a_public_address_in_clear_text_does_not_start_unless_an_earlier_release_made_
     );
     assert!(!data.exists(), "nothing has been touched");
 
-    // A folder that this release made on loopback is no earlier one.
+    // A folder that this release has created for a loopback address does not count as a folder of
+    // an earlier release.
     let (server, _) = Running::serve(&data);
     server.signal(Signal::TERM);
     assert!(server.end().0.success());

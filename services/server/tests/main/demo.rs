@@ -56,7 +56,7 @@ fn the_printed_lines_of_a_demo_with_tls_name_its_certificate() {
         "existing files are kept"
     );
     assert_eq!(std::fs::read(&certificate).expect("a certificate"), first);
-    // A run that was interrupted between the two files.
+    // Simulates a run that was interrupted between the two files.
     std::fs::remove_file(&certificate).expect("it exists");
     assert!(!make("--days=2") && make("--if-missing"));
     assert_ne!(std::fs::read(&certificate).expect("a certificate"), first);

@@ -17,9 +17,9 @@ use crate::process::{Running, output, text, tideline};
 
 /// The configured token.
 const TOKEN: &str = "planted-configured-0123456789abcdef";
-/// A token that the server does not know.
+/// A token that does not exist on the server.
 const GUESSED: &str = "planted-guessed-0123456789abcdef";
-/// A value in places of requests where clients put passwords.
+/// Value in places of requests where clients might put passwords.
 const PASSWORD: &str = "planted-password-0123456789abcdef";
 /// Secret with which the requests of a webhook are signed. The server must store it to sign requests.
 const SIGNING: &str = "whsec_cGxhbnRlZC1zaWduaW5nLTAxMjM0NTY3ODlhYmNkZWY=";

@@ -134,7 +134,7 @@ fn a_server_with_a_certificate_speaks_tls_only() {
         assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         assert_eq!(shown, trusted[0]);
     }
-    // The command line, with the certificate as that of the authority.
+    // The command line uses the certificate itself as the certificate of a trusted authority.
     let points = secured.folder.path().join("points.lp");
     fs::write(&points, "room,host=a temperature=20\n").expect("a file");
     let run = |arguments: &[&str], trusted: Option<&Path>| {
@@ -228,7 +228,7 @@ fn damaged_handshakes_are_refused_and_others_go_on() {
             send(&damaged);
         }
     }
-    // A length of the record that is far too large, and a message of many records.
+    // The length of the first record is far too large; the second message consists of many records.
     send(&[&[0x16, 3, 1, 0xff, 0xff], &[0; 70_000][..]].concat());
     send(&[0x16, 3, 1, 0, 1, 1].repeat(20_000));
     assert!(tried > 700, "{tried}");

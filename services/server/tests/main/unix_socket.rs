@@ -1,4 +1,5 @@
-//! Tests of the Unix socket: requests and their tokens, the user in the log, and the file after each kind of end. Also of
+//! Tests of the Unix socket: requests and their tokens, the user in the log, and the file after each kind of end. Also
+//! tests the command line as a client of the socket.
 //! the command line as a client of the socket.
 
 use std::io::{Read as _, Write as _};
