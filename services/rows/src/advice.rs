@@ -29,12 +29,12 @@ const BUCKETS_ADVISED: u16 = 64;
 const COLUMNS_ADVISED: u64 = 10_000;
 /// Minimum number of delete markers of a table or index for advice on delete markers.
 const MARKERS_MIN: u64 = 1_000;
-/// Uptime from which an index without reads counts as unused.
+/// Minimum uptime after which an index without reads counts as unused.
 const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
-/// Number of index entries read from which covering columns is advised: each of these entries may have cost a read of
-/// its row.
+/// Minimum number of index entries read for the advice to cover more columns. Each of these entries may have cost a
+/// read of its row.
 const FETCHED_ENTRIES: u64 = 100_000;
-/// Number of reads and updates from which the use of columns is judged.
+/// Minimum number of reads and updates for advice that is based on the use of columns.
 const USES_MIN: u64 = 1_000;
 /// Minimum share of a large column in the bytes of all columns.
 const LARGE_SHARE: f64 = 0.1;
@@ -43,9 +43,9 @@ const LARGE_SHARE: f64 = 0.1;
 const APART_SHARE: f64 = 0.5;
 /// Maximum share of the reads, and of the updates, that use a seldom used column.
 const SELDOM_SHARE: f64 = 0.1;
-/// Share of the reads from which a column group counts as always read.
+/// Minimum share of the reads that need a column group for the group to count as always read.
 const ALWAYS_SHARE: f64 = 0.8;
-/// Number of searches from which a column counts as unused if none of them used it.
+/// Minimum number of searches after which a column that none of them used counts as unused.
 const SEARCHES_MIN: u64 = 1_000;
 /// Number of documents of a search index above which advice is given: four fifths of the recommended maximum.
 const DOCUMENTS_WARNED: u64 = SEARCH_DOCUMENTS_MAX / 5 * 4;

@@ -1,4 +1,4 @@
-//! Large values of ordinary writes: they are stored in pieces before their rows are written.
+//! Large values of ordinary writes. They are stored in pieces before their rows are written.
 //!
 //! The rows then hold references. Reads of rows return the values themselves, so this is invisible to users.
 
@@ -28,7 +28,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Stores the large ones among the values of rows in pieces, durably, and replaces them by references.
+    /// Stores the large values among the values of rows in pieces, durably, and replaces them by references.
     ///
     /// # Errors
     ///

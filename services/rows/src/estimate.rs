@@ -13,7 +13,7 @@
 //!
 //! The interval describes the spread of the samples. It is not a guarantee: if a dense range is below a rarely chosen
 //! branch, the true count can be outside the interval. The random numbers are seeded by the request, so a repeated
-//! request gives the same estimate.
+//! request returns the same estimate.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const LEAF_ROWS: usize = 64;
 /// Number of descents for each stratum.
 const DESCENTS: usize = 4;
 /// Minimum standard error of a stratum, as a share of its estimate. Without a minimum, a few descents that agree by
-/// chance would give an error of 0.
+/// chance would result in an error of 0.
 const STRATUM_ERROR_MIN: f64 = 0.25;
 /// Maximum depth of a descent, in branches. A descent that reaches this depth ends, and counts its range as one row.
 const DEPTH_MAX: usize = 64;

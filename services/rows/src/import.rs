@@ -31,7 +31,7 @@ use crate::write::{WriteSettings, check_room, write_entry};
 
 use self::columns::FileColumns;
 
-/// End of the idempotency key of the second write of an entry.
+/// Suffix of the idempotency key of the second write of an entry.
 const LAST_PART: &str = "/2";
 
 /// Number of records at which an entry is written.

@@ -57,7 +57,7 @@ pub struct Selection {
     integers: RowIntegers,
     /// True if rows are returned with their revisions.
     has_revisions: bool,
-    /// Large values that are returned like other values; `None` if no large values are.
+    /// Large values that are returned like other values; `None` if all large values are returned as references.
     inline: Option<InlineValues>,
     /// Encoding of the selection for page tokens.
     terms: Vec<u8>,
@@ -375,7 +375,7 @@ impl RowEncoder for Selection {
     }
 }
 
-/// Appends the leading key columns of a bound of a range of stored keys as a JSON object.
+/// Appends the leading key columns of a bound of stored keys as a JSON object.
 pub fn write_bound(table: &WideTable, bound: &[u8], integers: RowIntegers, out: &mut Vec<u8>) {
     let values = table.layout().decode_leading(bound);
     key::write(table.layout(), &values, integers, out);

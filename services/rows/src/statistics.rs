@@ -232,7 +232,7 @@ pub(crate) fn remedy(layout: &KeyLayout, bytes: u64) -> String {
 }
 
 /// Returns a stored key as a JSON object. If `is_partition` is true, the object has only the columns of the partition.
-/// A key that cannot be decoded gives an empty object.
+/// Returns an empty object for a key that cannot be decoded.
 pub(crate) fn key_of(layout: &KeyLayout, stored: &[u8], is_partition: bool) -> Box<RawValue> {
     let values = layout.decode(stored).unwrap_or_default();
     let mut json = vec![b'{'];

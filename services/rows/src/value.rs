@@ -1,8 +1,8 @@
 //! JSON forms of values.
 //!
 //! A value is parsed according to the declared type of its column. In an undeclared column, the JSON form determines
-//! the type. The *typed form* `{"type": …, "value": …, "version": …}` gives the type and the version explicitly. A list
-//! of typed forms gives several versions. Every written form is parsed back to the same value.
+//! the type. The *typed form* `{"type": …, "value": …, "version": …}` specifies the type and the version explicitly. A
+//! list of typed forms contains several versions. Every written form is parsed back to the same value.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -253,7 +253,7 @@ pub fn write_typed(value: &CellValue<'_>, version: Option<i64>, integers: RowInt
     out.push(b'}');
 }
 
-/// Returns true if the plain form of a value, parsed as a value of a column with the declared type, gives the same
+/// Returns true if the plain form of a value, parsed as a value of a column with the declared type, results in the same
 /// value. Also returns true for large values: they have only one form, which is never parsed.
 fn is_plain(value: &CellValue<'_>, declared: Option<ColumnType>, integers: RowIntegers) -> bool {
     match (declared, value) {

@@ -46,7 +46,7 @@ pub const IMAGES_MAX: usize = 100;
 const ENTRY_LINES: usize = 1_000;
 /// Size in bytes at which an entry of a body of lines ends.
 const ENTRY_BYTES: usize = 1 << 20;
-/// Size of an idempotency key, in bytes, up to which it has room for the number of any entry: a `#` and 20 digits.
+/// Maximum size of an idempotency key, in bytes, to which the number of any entry can be appended: a `#` and 20 digits.
 const LONG_KEY_BYTES: usize = REQUEST_KEY_BYTES_MAX - 21;
 /// Bytes that are allocated per line of an outcome; a line for a written row is shorter, unless its key is long.
 const TYPICAL_OUTCOME_BYTES: usize = 96;
@@ -91,8 +91,8 @@ pub struct WrittenLines {
     pub position: Option<SequenceNumber>,
 }
 
-/// Reads the body of a request. Callers need no JSON parser of their own: this crate is compiled for speed, and a
-/// caller may be compiled for size.
+/// Reads the body of a request. Callers use this function instead of a separate JSON parser: this crate is compiled for
+/// speed, and a caller may be compiled for size.
 ///
 /// # Errors
 ///
@@ -265,12 +265,12 @@ fn entry_key(key: &str, number: u64) -> String {
     }
 }
 
-/// Refuses an idempotency key that has no room for `added` bytes after it, which the last key of several entries has.
-/// Otherwise the first entries would be written, and the others could never be.
+/// Refuses an idempotency key that would be too long with `added` further bytes, the size of the suffix of the last
+/// entry. Otherwise, the first entries would be written, but the last ones could never be written.
 ///
 /// # Errors
 ///
-/// [`RowsError::OverLimit`], which names `what` the key is too long for.
+/// [`RowsError::OverLimit`], with `what` in the message: the content for which the key is too long.
 pub(crate) fn check_room(key: &str, added: usize, what: impl Display) -> Result<()> {
     let limit = REQUEST_KEY_BYTES_MAX - added;
     if added == 0 || key.len() <= limit {

@@ -75,7 +75,7 @@ pub(super) struct KnownWindows {
     window: Window,
     /// End of each known window, by its start.
     known: BTreeMap<i64, i64>,
-    /// Start and end of the last window that was returned. Neighbouring rows are often in the same window.
+    /// Start and end of the last window that was returned. Neighboring rows are often in the same window.
     last: (i64, i64),
 }
 
