@@ -1,5 +1,5 @@
 //! Blocked senders. The inbox and the unread counts of a user omit all messages of blocked senders, including messages
-//! that were sent before the block. They appear again when the block ends.
+//! that were sent before the block. These messages appear again when the block ends.
 //!
 //! A blocked sender is a row without columns in the table of users, under (user, "", sender). Inboxes are filtered when
 //! they are read, so blocks do not slow down senders.

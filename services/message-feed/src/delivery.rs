@@ -3,7 +3,7 @@
 //! An inbox is a feed of the table of the messages. The messages of a feed with few members are *pushed*: one journal
 //! entry holds a message and the entries of all inboxes. The messages of a feed with more members are *pulled*: a
 //! member reads them from the feed. The job of the module `fan_out` writes pulled messages to the inboxes later, if the
-//! settings of the table allow it for the number of members.
+//! settings of the table allow this for a feed with so many members.
 //!
 //! The state of a feed records the ranges of sequence numbers that are pulled. A switch leaves no gap in either
 //! direction: it starts the new kind of delivery, waits for the writes that began before, and then ends the old kind.
@@ -178,7 +178,7 @@ pub(crate) fn push(engine: &Engine, table: &WideTable, users: &WideTable, feed: 
     Ok(())
 }
 
-/// Lets the job write the new messages of a feed that has shrunk. Earlier messages stay pulled.
+/// Begins the fan-out of the new messages of a feed that has shrunk. Earlier messages stay pulled.
 fn begin_fan_out(engine: &Engine, table: &WideTable, users: &WideTable, feed: TimelineId) -> Result<()> {
     let from = engine.next_version();
     let is_begun = State::change(engine, (table, users), feed, |state| {
@@ -227,8 +227,8 @@ fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) 
 }
 
 /// Adds inbox entries for the messages from the sequence number `from` to `until` that a new member sees and that were
-/// not written to the inbox with their messages. Pulled messages get none. Returns the number of messages and events
-/// that get no entry because their part is closed for writes.
+/// not written to the inbox with their messages. Adds no entries for pulled messages. Returns the number of messages
+/// and events that get no entry because their part is closed for writes.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -339,7 +339,7 @@ pub(crate) fn reference<'v>(
 }
 
 /// Removes the entries of a feed below the sequence number `end` from an inbox. Entries in parts that are closed for
-/// writes stay, and a reader of the inbox leaves them out.
+/// writes stay, and readers of the inbox omit them.
 pub(crate) fn purge(
     engine: &Engine,
     table: &Arc<WideTable>,

@@ -12,7 +12,7 @@
 //!    of inboxes read later messages from the feed, and drop a message that they get twice.
 //!
 //! A crash, a pause or a cancel between any two steps loses nothing; the next run continues after the last stored end.
-//! An entry that is written again is the same.
+//! Writing an entry again does not change it.
 //!
 //! The job holds a claim on the feed while it reads members and writes their entries. A member who leaves is deleted
 //! first, and the request then waits for earlier claims before it removes the entries. So no entry is written after
@@ -154,7 +154,7 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
-    /// Begins a scan of the messages of a feed in a range of sequence numbers, without its end.
+    /// Begins a scan of the messages of a feed in a range of sequence numbers. The end of the range is exclusive.
     fn messages(&self, feed: TimelineId, (from, to): (i64, i64)) -> Result<RowScan<'r>> {
         let bounds = (Bound::Included(from), Bound::Excluded(to));
         let ranges = self.engine.messages_of(self.table, feed, bounds)?;

@@ -74,7 +74,7 @@ pub fn page(
         heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
     }
     let (mut bytes, mut scanned) = (0, 0);
-    // A message that was pushed while its feed was already pulled comes twice, with the same sequence number.
+    // A message that was pushed while its feed was already pulled is read twice, with the same sequence number.
     let mut last = None;
     while let Some((sequence, number)) = match is_descending {
         false => heads.pop_first(),
@@ -162,8 +162,8 @@ fn sources<'e>(
     let visible_from = visible.collect();
     for member in memberships {
         let audience = audience(engine, table, member.feed)?;
-        // An entry from before the membership can be left over from an earlier membership. Later changes of its message
-        // have not changed its copy.
+        // An entry from before the membership can be left over from an earlier membership. Its copy does not include
+        // later changes of the message.
         let from = audience.copied_from.map(|from| from.max(member.joined));
         copied_from.extend(from.map(|from| (member.feed, from)));
         for (from, to) in &audience.pulled {
@@ -274,7 +274,7 @@ pub struct Conversation {
     pub last: Option<String>,
     /// Unread messages of other senders, without recalled ones.
     pub unread: u64,
-    /// Number of these that mention the user.
+    /// Number of unread messages that mention the user.
     pub mentions: u64,
 }
 
@@ -378,7 +378,7 @@ fn newest_message(
     Ok(None)
 }
 
-/// Counts the unread messages of a member, and those of them that mention the user.
+/// Counts the unread messages of a member, and the unread messages that mention the user.
 fn unread(
     engine: &Engine,
     table: &Arc<WideTable>,

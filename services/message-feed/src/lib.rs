@@ -1,12 +1,12 @@
 //! Feeds: message timelines as a service.
 //!
-//! A feed table is a table of rows with the key (feed, sequence number). The engine catalogues feeds like the timelines
-//! of series tables. This crate defines messages: their columns, their events, and the requests that write and read
-//! them. It does not depend on HTTP.
+//! A feed table is a table of rows with the key (feed, sequence number). The engine keeps feeds in a catalog, like the
+//! timelines of series tables. This crate defines messages: their columns, their events, and the requests that write
+//! and read them. It does not depend on HTTP.
 //!
-//! A change of a message is also an *event*: a row of the feed with a sequence number of its own. A reader that follows
-//! a feed by its cursor therefore sees every change, even of messages that it has read before. The change of the
-//! message and its event are one atomic write.
+//! A change of a message is also an *event*: a row of the feed with a separate sequence number. A reader that follows a
+//! feed by its cursor therefore sees every change, even of messages that it has read before. The change of the message
+//! and its event are one atomic write.
 //!
 //! | module | holds |
 //! |---|---|

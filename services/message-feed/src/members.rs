@@ -67,7 +67,7 @@ pub(crate) fn known_inbox(engine: &Engine, table: &WideTable, user: &str) -> Res
     }
 }
 
-/// Returns the stored key of a row of the table of users, and the length of the part that names the user.
+/// Returns the stored key of a row in the table of users, and the length of the part that names the user.
 pub(crate) fn user_key(
     users: &WideTable,
     user: &str,
@@ -226,7 +226,7 @@ pub(crate) fn user_rows(engine: &Engine, table: &WideTable, user: &str) -> Resul
     Ok(rows)
 }
 
-/// Returns the range of the rows of the table of users whose keys begin with these values.
+/// Returns the range of the rows in the table of users whose keys begin with these values.
 pub(crate) fn range_of(users: &WideTable, prefix: &[&str]) -> Result<Ranges> {
     let prefix = prefix.iter().map(|text| KeyValue::String((*text).into()));
     let prefix: Vec<KeyValue<'_>> = prefix.collect();

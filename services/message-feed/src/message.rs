@@ -1,7 +1,7 @@
 //! Messages: the columns that users write, and messages as JSON.
 //!
-//! Columns that only the server writes, such as the sender, are separate members of the JSON, so users cannot choose
-//! their names for columns of their own.
+//! Columns that only the server writes, such as the sender, are separate members of the JSON. Users cannot use the
+//! names of these columns for other columns.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -82,7 +82,7 @@ pub(crate) fn check_name(table: &WideTable, name: &str, path: impl Display) -> R
     }
 }
 
-/// Returns true for the name of the column with copies of messages, in a table whose inboxes have them.
+/// Returns true for the name of the column with copies of messages, in a table whose inboxes have copies.
 fn is_copy(table: &WideTable, name: &str) -> bool {
     name == COPY && has_copies(table)
 }
@@ -182,7 +182,7 @@ pub struct MessageEncoder {
     /// True if the JSON of a message contains its feed.
     pub has_feed: bool,
     /// True if the JSON of a message contains its lists `to` and `except`. Readers of messages do not get these lists:
-    /// a member must not learn who else gets a message.
+    /// they would reveal the other recipients of a message to a member.
     pub has_lists: bool,
 }
 

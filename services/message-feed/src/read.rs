@@ -506,7 +506,8 @@ impl MergePosition {
     }
 }
 
-/// Encodes the table, the order and the feeds of a merge. A page token is valid only for a request with equal ones.
+/// Encodes the table, the order and the feeds of a merge. A page token is valid only for requests with the same
+/// encoding.
 fn merge_terms(table: &WideTable, feeds: &[TimelineId], order: MessageOrder) -> Vec<u8> {
     let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
     terms.push(u8::from(order == MessageOrder::Descending));

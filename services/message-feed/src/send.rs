@@ -2,7 +2,7 @@
 //!
 //! The messages of a request are written by one journal entry. A message id makes a repeated request safe: the ids of a
 //! feed are in a secondary index, which the entry of the message also changes. Requests with the same message id cannot
-//! run at the same time, so none of them misses the other.
+//! run at the same time, so a later request always finds the message of an earlier request.
 //!
 //! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
@@ -106,8 +106,8 @@ struct Draft<'m> {
     /// Members whose inboxes do not show the message.
     except: &'m [String],
     id: Option<&'m str>,
-    /// Sequence number that the request gives, and the time of the message. `None` if the server assigns the number,
-    /// which is then also the time.
+    /// Sequence number in the request, and the time of the message. `None` if the server assigns the number, which is
+    /// then also the time.
     given: Option<(i64, Timestamp)>,
 }
 
@@ -147,8 +147,8 @@ impl Future for SendCommit {
     }
 }
 
-/// Reads the body of a request. Callers need no JSON parser of their own: this crate is compiled for speed, and a
-/// caller may be compiled for size.
+/// Reads the body of a request. Callers use this function instead of a separate JSON parser: this crate is compiled for
+/// speed, and a caller may be compiled for size.
 ///
 /// # Errors
 ///
@@ -397,7 +397,8 @@ pub(crate) fn new_row<'v>(
     })
 }
 
-/// Begins the write of the messages whose ids the feed does not have yet. The commit is `None` if it has all of them.
+/// Begins the write of the messages whose ids the feed does not have yet. The commit is `None` if the feed has all of
+/// the ids.
 fn begin_write(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -580,8 +581,8 @@ impl CopyRoom {
         Self(COPIED_WRITE_BYTES.saturating_sub(rows * ROW_BYTES))
     }
 
-    /// Takes the bytes of a message, and those of its copies if they fit. Returns the copy; `None` if the entries of
-    /// the message must refer to it.
+    /// Takes the bytes of a message, and the bytes of its copies if they fit. Returns the copy; `None` if the entries
+    /// of the message must refer to it.
     pub(crate) fn take(&mut self, table: &WideTable, values: &Values, copies: usize) -> Option<Bytes> {
         if !has_copies(table) {
             return None;

@@ -2,8 +2,8 @@
 //! the job that writes such messages to the inboxes later.
 //!
 //! The ranges are in the row ("", feed, "") of the table of users, which requests change. The progress is in the row
-//! ("", feed, "fan_out"), which only the job writes. It applies to ranges that the job writes: their effective start is
-//! the progress, so the job shortens a range without a change of the ranges.
+//! ("", feed, "fan_out"), which only the job writes. The progress applies to ranges that the job writes: it is the
+//! effective start of such a range, so the job shortens the range without changing the row of the ranges.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Reads the state of a feed of a table with this table of users.
+    /// Reads the state of a feed. `table` is the feed table, and `users` is its table of users.
     pub(crate) fn read(
         engine: &Engine,
         (table, users): (&WideTable, &WideTable),
@@ -128,7 +128,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the range that goes on; `None` while messages are only pushed.
+    /// Returns the range without an end; `None` while messages are only pushed.
     pub(crate) fn open(&self) -> Option<&Pulled> {
         self.pulled.last().filter(|range| range.to.is_none())
     }
@@ -143,8 +143,8 @@ impl State {
         self.ranges(self.progress.done)
     }
 
-    /// Returns true if a member who joins must not get an entry of a message, because readers of the inbox or the job
-    /// add it.
+    /// Returns true if the request of a joining member must not add an inbox entry for a message, because readers of
+    /// the inbox read the message from the feed, or the job adds the entry.
     pub(crate) fn is_left_to_others(&self, sequence: i64) -> bool {
         let mut ranges = self.ranges(self.progress.until);
         ranges.any(|(from, to)| sequence >= from && to.is_none_or(|to| sequence < to))

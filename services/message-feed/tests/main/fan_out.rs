@@ -465,7 +465,8 @@ fn while_the_job_runs(database: &Database, change: impl FnOnce()) {
     });
 }
 
-/// Members leave while the job runs: it reads members under a claim, for which the request to leave waits.
+/// Members leave while the job runs. The job reads members under a claim, and the request to leave waits for this
+/// claim.
 #[test]
 fn no_entry_is_written_after_a_member_has_left() {
     let rounds = rounds("TIDELINE_FAN_OUT_ROUNDS", 150, 1_500);
@@ -486,7 +487,7 @@ fn no_entry_is_written_after_a_member_has_left() {
     database.close();
 }
 
-/// Members join with all earlier messages while the job writes some of them: it may have read the members before.
+/// Members join with all earlier messages while the job writes some of them. The job may have read the members before.
 #[test]
 fn members_who_join_during_the_job_have_the_earlier_messages() {
     // A page has up to 1,000 messages.
