@@ -76,8 +76,8 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Statement> {
     }
 }
 
-/// Runs the parser on a thread of its own. The recursive functions of `sqlparser` are not optimised in a development
-/// build, because they take a long time to compile, and would not fit the stack of a request's thread.
+/// Runs the parser on a separate thread. In a development build, the recursive functions of `sqlparser` are not
+/// optimized, to save compilation time, and would not fit the stack of the thread of a request.
 fn with_deep_stack<T: Send>(parse: impl FnOnce() -> T + Send) -> T {
     const STACK_BYTES: usize = 32 << 20;
     std::thread::scope(|scope| {

@@ -1,12 +1,12 @@
 //! Plans: access paths, orders and filters.
 //!
-//! 1. The conditions that are joined by `AND` are grouped by column. For key columns, `=` and `IN` give lists of
-//!    values, and other comparisons give bounds.
-//! 2. The access path that uses the most key columns is chosen. If every key column has a list, it consists of whole
-//!    keys. Otherwise, it consists of ranges: the longest prefix of key columns with lists, with the bounds of the next
-//!    column. Without such a prefix and such bounds, it is the whole table, if this is allowed. A secondary index is
-//!    used if the conditions restrict more of its key columns than of the primary key, or if only the index has the
-//!    required order.
+//! 1. The conditions that are joined by `AND` are grouped by column. For key columns, `=` and `IN` become lists of
+//!    values, and other comparisons become bounds.
+//! 2. The access path that uses the most key columns is chosen. If every key column has a list, the path consists of
+//!    whole keys. Otherwise, the path consists of ranges: the longest prefix of key columns with lists, with the bounds
+//!    of the next column. Without such a prefix and such bounds, the path is the whole table, if this is allowed. A
+//!    secondary index is used if the conditions restrict more of its key columns than of the primary key, or if only
+//!    the index has the required order.
 //! 3. Conditions that the path does not guarantee form the filter.
 //! 4. `ORDER BY` must match the order in which the path returns its rows, or the reverse order.
 

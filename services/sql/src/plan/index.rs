@@ -34,8 +34,8 @@ pub(super) fn choose(engine: &Engine, table: &WideTable, primary: Access, select
         if !has_all_rows(table, index, primary.conditions()) {
             continue;
         }
-        // An index for which the conditions give too many ranges is skipped. Another path may be able to execute the
-        // statement.
+        // An index is skipped if the conditions result in too many ranges of its key. Another path may be able to
+        // execute the statement.
         let Ok(access) = primary.with_index(table, index) else {
             continue;
         };

@@ -27,7 +27,7 @@ use crate::statement::{Change, Delete, Name, OnDuplicate, Predicate, Update, Ups
 /// most 2,000 keys gets a copy, so a request of a few megabytes would otherwise take gigabytes before the write checks
 /// the sizes of its rows.
 const COPIES_BYTES_MAX: usize = 64 << 20;
-/// Bytes that a filter takes per byte of its text. A short literal becomes a condition of its own.
+/// Bytes that a filter takes per byte of its text. Each short literal becomes a separate condition.
 const FILTER_FACTOR: usize = 16;
 
 /// Planned write.

@@ -26,7 +26,7 @@ const KEYS: [&str; 7] = [
     "a, hash_prefix(a, 1), c, b",
 ];
 
-/// Indexes; most of their own columns are n (integer) and s (text).
+/// Indexes; most of their columns outside of the primary key are n (integer) and s (text).
 const INDEXES: [&str; 7] = [
     "(n)",
     "(s, n DESC) INCLUDE (free)",
