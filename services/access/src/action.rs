@@ -1,6 +1,7 @@
 //! Actions of requests, and the roles that allow them.
 //!
-//! An action is what a route does. A [`Role`] is a set of actions under a name that users give to a token.
+//! An action is the kind of operation that a route performs. A [`Role`] is a set of actions under a name that users
+//! give to a token.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Conditions on timelines in scopes of tokens.
 //!
-//! A token with such a condition reads, finds, writes and deletes only timelines that match it. The engine joins the
-//! condition with that of each search, and tests single timelines with its matcher. Whether a timeline matches must
-//! depend on nothing but its identity and attributes, so a condition has only tests for exact values, prefixes and
-//! presence.
+//! A token with such a condition reads, finds, writes and deletes only timelines that match the condition. The
+//! engine combines the condition of the token with the condition of each search, and tests single timelines with
+//! the matcher. A condition must depend only on the identity and the attributes of a timeline. It therefore has
+//! only tests for exact values, prefixes and presence.
 
 use std::fmt;
 use std::sync::Arc;
@@ -133,8 +133,8 @@ impl TimelineCondition {
         !self.0.attributes.is_empty()
     }
 
-    /// Returns true if the condition tests the attribute with this key. A restricted token may not change it, because
-    /// the change could move a timeline out of its own condition or into that of another token.
+    /// Returns true if the condition tests the attribute with this key. A restricted token may not change it,
+    /// because the change could move a timeline out of its own condition or into the condition of another token.
     pub fn tests_attribute(&self, key: &str) -> bool {
         let attributes = &self.0.attributes;
         attributes.binary_search_by(|have| have.as_str().cmp(key)).is_ok()

@@ -1,7 +1,7 @@
 //! JSON Web Tokens (RFC 7519) of an identity provider, verified with the keys of a JWKS file.
 //!
-//! Only asymmetric signatures are accepted, so a holder of the keys that verify a token cannot make one. The algorithm
-//! is that of the key, and never chosen by the token alone. A token must name the configured issuer and audience and
+//! Only asymmetric signatures are accepted, so a client that knows the verification keys cannot create a token. The
+//! key determines the algorithm, never the token alone. A token must name the configured issuer and audience and
 //! must expire.
 //!
 //! The current time is an argument. `jsonwebtoken` checks signature, issuer and audience; the times are checked here.
@@ -77,8 +77,8 @@ pub struct VerifiedJwt {
 /// Reason why a token is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// The text is not a token, its signature is wrong, or it is for another issuer or audience. The reason that
-    /// `jsonwebtoken` gives is shown, because it holds no secret.
+    /// The text is not a token, its signature is wrong, or it is for another issuer or audience. The message
+    /// contains the reason from `jsonwebtoken`, which includes no secret.
     #[error("the JSON Web Token is not valid: {0}")]
     Invalid(String),
     /// No key of the JWKS file has the id that the token names.
@@ -90,7 +90,7 @@ pub enum JwtError {
     /// The token is not valid yet.
     #[error("the JSON Web Token is not valid yet; check the clocks")]
     NotYet,
-    /// The claims do not make a principal.
+    /// The claims do not describe a valid principal.
     #[error("the claims of the JSON Web Token: {0}")]
     Claims(String),
 }
@@ -165,7 +165,8 @@ impl JwtVerifier {
         })
     }
 
-    /// Returns the key that a token names. Without a name, the only key with the algorithm.
+    /// Returns the only key with the algorithm and, if the token contains a key id, with this id. Fails if there is
+    /// no such key, or more than one.
     fn key(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&Key, JwtError> {
         let is_wanted = |key: &&Key| {
             let is_named = id.is_none() || key.id.as_deref() == id;
@@ -341,8 +342,8 @@ fn not_texts(path: &str) -> JwtError {
     JwtError::Claims(format!("{path} is neither a text nor a list of texts"))
 }
 
-/// Returns the value of a claim; `None` if it is missing. A path is first the name of a member, because providers use
-/// names with dots, and then a path of nested members.
+/// Returns the value of a claim; `None` if it is missing. The whole path is first looked up as the name of one
+/// member, because providers use names with dots. Then the path is read as names of nested members.
 fn find<'c>(claims: &'c Map<String, Value>, path: &str) -> Result<Option<&'c Value>, JwtError> {
     let mut found = claims.get(path);
     if found.is_none() {

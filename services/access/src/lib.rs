@@ -1,8 +1,9 @@
 //! Access control: decides whether a principal may perform an action on a table.
 //!
-//! The crate is pure: it reads no files, sends nothing and knows neither HTTP nor the engine. A service authenticates a
-//! request with [`Tokens`], which returns a [`Principal`]. It joins the principal with the [`Action`] of the request to
-//! an [`Access`], and gives it to the engine, which checks every table that the request uses.
+//! The crate is pure: it reads no files, sends nothing, and depends neither on HTTP nor on the engine. A service
+//! authenticates a request with [`Tokens`], which returns a [`Principal`]. The service combines the principal with
+//! the [`Action`] of the request in an [`Access`], and passes the access to the engine, which checks every table
+//! that the request uses.
 //!
 //! | module | holds |
 //! |---|---|

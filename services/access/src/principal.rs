@@ -1,7 +1,7 @@
 //! Principals and the decision whether a principal may perform an action.
 //!
-//! The decision about a table depends on its name and model only. It is made before the table is looked up, so that the
-//! refusal does not tell whether a table of that name exists.
+//! The decision about a table depends on its name and model only. It is made before the table is looked up, so that
+//! the refusal does not reveal whether a table of that name exists.
 
 use std::fmt;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl Principal {
         self.tenant.as_ref()
     }
 
-    /// Returns true if requests have to name a tenant, and this one has not.
+    /// Returns true if requests must name a tenant and this principal acts for none.
     pub fn needs_tenant(&self) -> bool {
         self.tenant.is_none() && !self.scope.tenants().is_empty()
     }
@@ -149,12 +149,13 @@ impl Principal {
         of_tenant.map_or(TableName::DEFAULT, TableName::as_str)
     }
 
-    /// Returns true if a table of this name can be one of the principal. A token for tenants has none without a tenant.
+    /// Returns true if the principal may use tables of this name. A token for tenants may use no table until the
+    /// request names a tenant.
     fn has_table(&self, table: &str) -> bool {
         self.is_of_tenant(|tenant| tenant.record().has_table(table)) && self.scope.has_table(table)
     }
 
-    /// Returns true if all tables with this name or prefix are those of the principal.
+    /// Returns true if the principal may use all tables with this name or prefix.
     fn covers(&self, pattern: &str) -> bool {
         self.is_of_tenant(|tenant| tenant.covers(pattern)) && self.scope.covers(pattern)
     }
@@ -167,14 +168,14 @@ impl Principal {
         }
     }
 
-    /// Returns true until the token expires or is revoked, or its tenant loses tables. A long response checks it while it
-    /// runs.
+    /// Returns true until the token expires or is revoked, or its tenant loses tables. Long-running responses check
+    /// this repeatedly.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         self.is_token_valid(now) && self.tenant.as_ref().is_none_or(|tenant| tenant.is_current())
     }
 
-    /// Returns true after the token was revoked, or after its tenant has lost tables. Work that is running stops then. The
-    /// time at which the token expires is not compared: work that began before it may end.
+    /// Returns true after the token was revoked, or after its tenant has lost tables. Running work then stops. The
+    /// expiry time of the token is not checked: work that began before the token expired may finish.
     pub fn is_revoked(&self) -> bool {
         let has_ended = self.ends.load(Ordering::Relaxed) == REVOKED;
         has_ended || self.tenant.as_ref().is_some_and(|tenant| !tenant.is_current())
@@ -191,8 +192,8 @@ impl Principal {
         (ends != NEVER).then(|| Timestamp::from_nanos_clamped(ends))
     }
 
-    /// Returns true if no other principal shares the end of this one, such as that of a request that
-    /// [acts for a tenant](Self::acting_for).
+    /// Returns true if no other principal shares the end of this one. A principal that
+    /// [acts for a tenant](Self::acting_for) shares the end of the principal from which it was created.
     pub fn is_sole(&mut self) -> bool {
         Arc::get_mut(&mut self.ends).is_some()
     }
@@ -280,7 +281,7 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if the name or the model is outside of the scope. The error does not tell which.
+    /// [`Denied`] if the name or the model is outside of the scope. The error does not reveal which of them it is.
     pub fn check(&self, table: &str, model: TableModel) -> Result<(), Denied> {
         match self.allows(table, model) {
             true => Ok(()),
@@ -288,7 +289,8 @@ impl Access {
         }
     }
 
-    /// Checks that the principal may perform the action on all tables, as a request without a table does.
+    /// Checks that the principal may perform the action on all tables, as required for a request that names no
+    /// table.
     ///
     /// # Errors
     ///
@@ -300,12 +302,12 @@ impl Access {
         }
     }
 
-    /// Checks that the principal may perform the action on all tables with these names and prefixes; without any, on all
-    /// tables.
+    /// Checks that the principal may perform the action on all tables with these names and prefixes. An empty list
+    /// means all tables.
     ///
     /// # Errors
     ///
-    /// [`Denied`] if one of them is not wholly in the scope.
+    /// [`Denied`] if the scope does not include all tables of each name and prefix.
     pub fn check_patterns(&self, patterns: &[String]) -> Result<(), Denied> {
         if patterns.is_empty() {
             return self.check_all();
@@ -321,8 +323,8 @@ impl Access {
         self.principal.scope.condition()
     }
 
-    /// Checks that the principal may perform the action on all timelines of a table, as an operation does that applies no
-    /// condition.
+    /// Checks that the principal may perform the action on all timelines of a table. Required for operations that
+    /// do not apply the condition.
     ///
     /// # Errors
     ///
@@ -385,7 +387,8 @@ enum Refused {
     Role(Vec<Role>),
     /// The table is outside of the scope. `None`: the action applies to all tables.
     Scope { table: Option<String>, scope: String },
-    /// The operation concerns all timelines of a table, and the principal only has those of the condition.
+    /// The operation applies to all timelines of a table, and the principal may use only those that match the
+    /// condition.
     Timelines(TimelineCondition),
 }
 

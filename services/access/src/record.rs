@@ -35,7 +35,7 @@ pub struct TokenRecord {
     /// Time at which the token becomes invalid, nanoseconds since the epoch; `None` if it does not expire.
     #[serde(default)]
     pub expires: Option<i64>,
-    /// Hashes of the secrets, from old to new. After a rotation, the previous one stays valid for a while.
+    /// Hashes of the secrets, from old to new. After a rotation, previous secrets stay valid for a while.
     pub secrets: Vec<StoredSecret>,
 }
 

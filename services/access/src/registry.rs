@@ -15,7 +15,7 @@ use crate::principal::Principal;
 use crate::record::{StoredSecret, TokenRecord};
 use crate::token::TokenHash;
 
-/// Time of use of a token that was not used.
+/// Marker for a token that was never used.
 const UNUSED: i64 = i64::MIN;
 
 /// Valid tokens of a server.
@@ -89,7 +89,7 @@ impl Tokens {
         true
     }
 
-    /// Replaces all tokens. Principals whose tokens are not among the new ones, or have changed, end.
+    /// Replaces all tokens. Ends the principals of tokens that are removed or changed.
     pub fn replace(&self, records: Vec<TokenRecord>) {
         let mut state = self.0.write();
         let mut left = std::mem::take(&mut state.tokens);
@@ -172,8 +172,8 @@ impl Token {
     }
 }
 
-/// Returns true if two records of a token differ at most in their secrets, and one of these is in both. Without a
-/// common secret, the requests of the previous ones must end.
+/// Returns true if two records of a token differ at most in their secrets and have a common secret. Without a
+/// common secret, the requests with the previous secrets must end.
 fn is_same_principal(one: &TokenRecord, other: &TokenRecord) -> bool {
     let is_kept = |secret: &StoredSecret| other.secrets.iter().any(|kept| kept.sha256 == secret.sha256);
     let without_secrets = |record: &TokenRecord| TokenRecord {

@@ -1,8 +1,11 @@
 //! Scopes: the tables, models and timelines to which a token is restricted.
 //!
-//! An empty scope restricts nothing. With tenants, each request with the token acts for one of them, and reaches only
-//! its tables. With tables, a token reaches only tables with these names or prefixes; with models, only tables of these
-//! models; with a condition, only timelines that match it, in tables of the model series.
+//! An empty scope restricts nothing. A scope can contain:
+//!
+//! - tenants: each request with the token acts for one tenant, and reaches only the tables of this tenant
+//! - tables: the token reaches only tables with these names or prefixes
+//! - models: the token reaches only tables of these models
+//! - a condition: the token reaches only timelines that match it, in tables of the model series
 
 use std::fmt;
 
@@ -30,9 +33,9 @@ pub struct Scope {
     tenants: Vec<TenantPattern>,
 }
 
-/// Stored form of a scope. Tenants, and the existence of a condition, are entries of `tables` with a prefix that is not
-/// allowed in the name of a table: a build that does not know these entries refuses such a token, instead of giving it
-/// more rights.
+/// Stored form of a scope. Tenants, and the existence of a condition, are entries of `tables` with a prefix that is
+/// not allowed in the name of a table. A build that does not support these entries therefore refuses such a token,
+/// instead of granting it more rights.
 #[derive(Serialize, Deserialize)]
 struct StoredScope {
     tables: Vec<String>,
@@ -136,7 +139,7 @@ impl TablePattern {
         }
     }
 
-    /// Returns true if all tables of another pattern match this one.
+    /// Returns true if all tables that match another pattern also match this one.
     fn covers(&self, pattern: &str) -> bool {
         match (self.0.strip_suffix('*'), pattern.strip_suffix('*')) {
             (Some(own), Some(prefix)) => prefix.starts_with(own),
@@ -200,7 +203,7 @@ impl fmt::Display for TablePattern {
 
 impl Scope {
     /// Creates a scope of table names and prefixes, and of models. An empty list restricts nothing. The pattern `*`
-    /// stands for all tables and is the same as no pattern.
+    /// includes all tables and is the same as no pattern.
     ///
     /// # Errors
     ///
@@ -237,7 +240,8 @@ impl Scope {
     ///
     /// # Errors
     ///
-    /// [`ScopeError::Tenant`] for a text that is neither, and [`ScopeError::TooMany`] for more than [`PATTERNS_MAX`].
+    /// [`ScopeError::Tenant`] for a text that is neither a name nor a prefix, and [`ScopeError::TooMany`] for more
+    /// than [`PATTERNS_MAX`] patterns.
     pub fn with_tenants<T: Into<String>>(
         mut self,
         tenants: impl IntoIterator<Item = T>,

@@ -1,7 +1,7 @@
 //! Tenants: owners of tables, with budgets.
 //!
-//! A tenant has the tables with certain names and prefixes. A token that acts for the tenant reaches only these, and
-//! its requests are charged to the budgets of the tenant. No table belongs to two tenants.
+//! A tenant has the tables with certain names and prefixes. A token that acts for the tenant reaches only these
+//! tables, and its requests are charged to the budgets of the tenant. No table belongs to two tenants.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use crate::scope::{PATTERNS_MAX, Scope, TablePattern};
 
 /// Longest name of a tenant, in bytes.
 pub const TENANT_NAME_BYTES_MAX: usize = 64;
-/// Burst of points: as many as the budget allows in this time can be written at once. Agents send the points of ten
-/// seconds in one request.
+/// Period of a burst of points: the points that the budget allows in this period can be written at once. Agents
+/// send the points of ten seconds in one request.
 const POINTS_BURST: Duration = Duration::from_secs(10);
-/// Burst of new timelines.
+/// Period of a burst of new timelines.
 const TIMELINES_BURST: Duration = Duration::from_secs(60);
-/// Burst of bytes that are read. A dashboard reads all that it shows at once, and then nothing for a while.
+/// Period of a burst of bytes that are read. A dashboard reads all its data at once, and then nothing for a while.
 const READ_BURST: Duration = Duration::from_secs(10);
 
 /// Tenant as it is stored.
@@ -32,7 +32,7 @@ pub struct TenantRecord {
     pub name: String,
     /// Tables of the tenant: names and prefixes; at least one.
     pub tables: Vec<TablePattern>,
-    /// Table of requests that name none; `None` if such requests are refused.
+    /// Table of requests that name no table; `None` if such requests are refused.
     #[serde(default)]
     pub default_table: Option<TableName>,
     /// Budgets.
@@ -51,10 +51,10 @@ pub struct Budgets {
     /// Points, rows and messages written per second, averaged over ten seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points_per_second: Option<u64>,
-    /// New timelines in all tables per minute. The timelines of a minute may come at once.
+    /// New timelines in all tables per minute. All timelines of a minute may be created at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_timelines_per_minute: Option<u64>,
-    /// Requests that read, at the same time. Watches do not count.
+    /// Maximum number of concurrent requests that read. Watches do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queries: Option<u64>,
     /// Timelines of all tables.
@@ -77,12 +77,12 @@ pub struct Budgets {
     pub memory_bytes: Option<u64>,
 }
 
-/// Data of a tenant, as last measured. The bytes are those of the tiers hot, cold and archive.
+/// Data of a tenant, as last measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredData {
     /// Timelines.
     pub timelines: u64,
-    /// Bytes of each tier.
+    /// Bytes of the hot tier, the cold tier and the archive.
     pub tier_bytes: [u64; 3],
 }
 
@@ -128,11 +128,11 @@ struct Used {
 #[derive(Debug, Clone, Copy, Default)]
 struct Stored {
     data: StoredData,
-    /// New timelines since then.
+    /// New timelines since the measurement.
     new_timelines: u64,
 }
 
-/// Number of points, timelines or bytes that were used, less those that the budget has allowed since.
+/// Number of used points, timelines or bytes, minus the number that the budget has allowed since.
 #[derive(Debug, Clone, Copy, Default)]
 struct Owed {
     number: f64,
@@ -140,13 +140,13 @@ struct Owed {
 }
 
 impl Owed {
-    /// Returns the number that is left at a later time, with this rate per second.
+    /// Returns the number that is still owed at a later time, if the budget allows `rate` per second.
     fn after(self, now: Duration, rate: f64) -> f64 {
         let allowed = now.saturating_sub(self.at).as_secs_f64() * rate;
         (self.number - allowed).max(0.0)
     }
 
-    /// Adds a number that was used, with this rate per second.
+    /// Adds a used number, if the budget allows `rate` per second.
     fn charge(&mut self, number: u64, now: Duration, rate: f64) {
         *self = Self {
             number: self.after(now, rate) + number as f64,
@@ -154,7 +154,7 @@ impl Owed {
         };
     }
 
-    /// Returns the time until less than a burst is owed; `None` if less is owed already.
+    /// Returns the time until less than a burst is owed; `None` if less than a burst is owed now.
     fn over(&self, now: Duration, limit: u64, burst: Duration) -> Option<Duration> {
         let rate = limit as f64;
         let over = self.after(now, rate) / rate - burst.as_secs_f64();
@@ -219,7 +219,7 @@ pub struct RunningQuery(Arc<Used>);
 
 /// Smallest budget of memory: a small query reserves a quarter of it.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
-/// Time after which a query that was refused because others run can be repeated.
+/// Time after which a query that was refused because of other running queries can be repeated.
 const QUERY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time after which a write that was refused because of the stored bytes can be repeated. Data is removed as it ages.
 const STORED_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -329,7 +329,7 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant with another record, and with its usage. Ends this one if it has lost tables.
+    /// Returns the tenant with another record and the same usage. Ends this tenant if tables were removed from it.
     #[must_use]
     pub fn changed(&self, record: TenantRecord) -> Self {
         let is_kept = |pattern: &TablePattern| Scope::patterns_cover(&record.tables, &pattern.to_string());
@@ -379,7 +379,7 @@ impl Tenant {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] if one of them is used up.
+    /// [`OverBudget`] if one of the budgets is used up.
     pub fn check_writes(&self, now: Duration, only_removes: bool) -> Result<(), OverBudget> {
         let refused = self.check_points(now).and_then(|()| match only_removes {
             true => Ok(()),
@@ -419,7 +419,7 @@ impl Tenant {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] if it is used up.
+    /// [`OverBudget`] if the budget is used up.
     pub fn check_reads(&self, now: Duration) -> Result<(), OverBudget> {
         let Some(limit) = self.record.budgets.bytes_read_per_second else {
             return Ok(());
@@ -484,8 +484,9 @@ impl Tenant {
         Ok(())
     }
 
-    /// Replaces the measured data. Timelines that were added since the measurement began, or are not visible yet, are
-    /// counted by the next one: a budget can be exceeded by them, but no timeline counts twice.
+    /// Replaces the measured data. The next measurement counts the timelines that were added since this measurement
+    /// began or that are not visible yet. The budget can be exceeded by these timelines, but no timeline counts
+    /// twice.
     pub fn set_stored(&self, data: StoredData) {
         *self.used.stored.lock() = Stored {
             data,
@@ -672,7 +673,7 @@ mod tests {
         assert_eq!((over.limit, over.retry_after), (1_000, second(14)));
         assert!(over.to_string().contains("1000 points"), "{over}");
         tenant.check_writes(second(205), false).expect("later");
-        // A larger budget also pays for what was written before.
+        // A larger budget also applies to points that were written before the change.
         tenant.charge_points(1_000_000, second(205));
         let over = tenant
             .check_writes(second(210), false)

@@ -1,7 +1,7 @@
 //! Signature algorithms of JSON Web Tokens, with `ring`, which the rest of the server uses too.
 //!
-//! `jsonwebtoken` has the algorithms as an interface, so that the process needs one implementation of cryptography.
-//! Tokens are only verified here, never made.
+//! `jsonwebtoken` gets the algorithms through an interface, so that the process needs only one implementation of
+//! cryptography. Tokens are only verified here, never created.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
