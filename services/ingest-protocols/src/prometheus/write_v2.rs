@@ -152,7 +152,7 @@ struct SeriesReader<'a, 'r, R> {
     refs: Vec<u64>,
     /// Label references of an exemplar.
     exemplar_refs: Vec<u64>,
-    /// Key of the current series. If the current series did not need a key, the key of an earlier one.
+    /// Key of the current series, or of an earlier series if the current series did not need a key.
     key: Vec<u8>,
     /// Start of each label in `key`.
     starts: Vec<usize>,

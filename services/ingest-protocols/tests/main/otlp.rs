@@ -1,6 +1,6 @@
 //! OTLP metrics: rows of each type of data point, labels of resources and scopes, rejects, and limits.
 //!
-//! The tests also check that both encodings of a request give the same result, and that no bytes cause a panic.
+//! The tests also check that both encodings of a request decode to the same result, and that no bytes cause a panic.
 
 use proptest::prelude::*;
 use tideline_fleet::otlp::{
@@ -33,7 +33,7 @@ fn read(
     Ok((decoded, rows))
 }
 
-/// Decodes both encodings of a request, which must give the same result.
+/// Decodes both encodings of a request, and checks that the results are equal.
 fn sent_with(settings: &OtlpSettings, request: &Request) -> (DecodedSamples, Vec<Row>) {
     let binary = read(&request.to_protobuf(), OtlpEncoding::Protobuf, settings).expect("a message");
     let json = read(request.to_json().as_bytes(), OtlpEncoding::Json, settings).expect("JSON");
@@ -1026,8 +1026,8 @@ fn any_settings() -> impl Strategy<Value = OtlpSettings> {
 proptest! {
     #![proptest_config(tideline_testkit::proptest_config(512))]
 
-    /// Both encodings of a random request give the same rows, rejects and metadata, and every data point is stored or
-    /// rejected.
+    /// Both encodings of a random request decode to the same rows, rejects and metadata, and every data point is stored
+    /// or rejected.
     #[test]
     fn both_encodings_give_the_same_samples(request in any_request(), settings in any_settings()) {
         let (decoded, rows) = sent_with(&settings, &request);

@@ -1,5 +1,5 @@
-//! Remote write: both versions give the same result, an invalid series is rejected alone, and arbitrary bytes cause no
-//! panic.
+//! Remote write: both versions decode to the same result, an invalid series is rejected alone, and arbitrary bytes
+//! cause no panic.
 
 use proptest::prelude::*;
 use tideline_fleet::remote_write::{Exemplar, Histogram, Metadata, Sample, Series, WriteRequest};

@@ -206,8 +206,8 @@ impl<'s> Labels<'s> {
     }
 
     /// Sets the labels of a scope, in addition to those of the resource. Fails if the scope has too many attributes, or
-    /// if one of its attributes cannot be a label although the settings make it one; all points of the scope are then
-    /// rejected.
+    /// if the settings make an attribute of the scope a label and the attribute cannot be a label. All points of the
+    /// scope are then rejected.
     pub(super) fn set_scope(
         &mut self,
         name: &[u8],

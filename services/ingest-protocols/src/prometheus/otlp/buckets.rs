@@ -44,8 +44,8 @@ impl Resolution {
     }
 }
 
-/// Returns the zero threshold of a message; the default if the message contains 0, which means unknown. Fails for a
-/// negative number, NaN and infinity.
+/// Returns the zero threshold of a message; the default if the message contains 0, which denotes an unknown threshold.
+/// Fails for a negative number, NaN and infinity.
 pub(super) fn zero_threshold(sent: f64) -> Result<f64, Reason> {
     match sent {
         0.0 => Ok(ZERO_THRESHOLD),

@@ -50,7 +50,7 @@ const UNITS_PER: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
-/// Type of a metric, as far as the translation of names depends on it.
+/// Type of a metric, reduced to the differences that affect the translation of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
     Counter,
