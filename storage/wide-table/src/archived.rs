@@ -155,7 +155,7 @@ impl ArchivedParts {
         Ok(open)
     }
 
-    /// Returns the rows of a group. `group` is its stored location, under its last key.
+    /// Returns the rows of a group. `group` is the stored entry of the group: its last key and its location.
     fn rows(&self, backend: &dyn Backend, at: PartRef, group: &Row) -> Result<GroupRows> {
         let damaged = |reason| WideError::Damaged {
             table: at.table,

@@ -3,10 +3,10 @@
 //! Rows that are compressed one by one hardly shrink, because each row repeats the names and types of its columns. A
 //! block stores the names and types once, stores the values of each column together, and compresses the result with
 //! zstd. [`BlockEncoder`] builds a block from rows in key order. [`Block`] returns the rows of a key range, byte for
-//! byte as they were.
+//! byte as they were added.
 //!
-//! The texts, bytes and JSON documents of a column with a compression of its own are stored apart, in a *segment*
-//! ([`apart`]). A block with segments has the format 2.
+//! The texts, bytes and JSON documents of a column with a separate compression setting are stored apart, in a
+//! *segment* ([`apart`]). A block with segments has the format 2.
 
 mod apart;
 mod by_column;

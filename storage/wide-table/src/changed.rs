@@ -129,7 +129,7 @@ impl Queue {
         self.pushed = self.pushed.max(sequence.0 + 1);
     }
 
-    /// Drops the changes, and keeps no further ones until the queue is opened again.
+    /// Drops the changes, and keeps no further changes until the queue is opened again.
     fn abandon(&mut self) {
         self.is_abandoned = true;
         self.waiting.clear();
@@ -284,7 +284,7 @@ impl WideStore {
         self.searches.changed.notify_all();
     }
 
-    /// Drops the changes of an index that has failed, and keeps no further ones until it is opened again.
+    /// Drops the changes of an index that has failed, and keeps no further changes until the index is opened again.
     pub fn abandon_search(&self, index: TableId) {
         if let Some(queue) = self.searches.queues.lock().get_mut(&index) {
             queue.abandon();

@@ -113,9 +113,9 @@ pub fn check_rows(
     Ok(checked)
 }
 
-/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. An entry of a row
-/// whose part the index does not cover is damage. Reads one row per entry and one entry per row. The following are not
-/// compared:
+/// Compares the flushed entries of an index with the flushed rows of its table, in both directions. An entry is damage
+/// if the index does not cover the part of its row. Reads one row per entry and one entry per row. The following are
+/// not compared:
 ///
 /// - Rows and entries that `journal` changes: an interrupted flush may have written only some of the changes. This
 ///   includes rows whose entry is in the journal, because a build writes entries without their rows.
@@ -190,7 +190,7 @@ pub fn check_index(
 }
 
 /// Returns true if an entry holds the values of its row, or references to the same cut values. An archived row holds
-/// its values itself, also after it is restored, but its entries are not written again.
+/// its values itself, even after its restoration, but its entries are not written again and keep their references.
 fn holds_same(expected: &[u8], stored: &[u8]) -> bool {
     let (Ok(expected), Ok(mut stored)) = (codec::decode(expected), codec::decode(stored)) else {
         return false;

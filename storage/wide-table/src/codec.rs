@@ -226,8 +226,8 @@ pub(crate) fn begin_uniform_row(time: i64, columns: usize, out: &mut Vec<u8>) {
 /// Function that takes a value of a mutation; see [`walk`].
 pub(crate) type TakeValue<'t, 'm> = dyn FnMut(&'m [u8], u8, &mut &'m [u8]) -> Result<(), Damage> + 't;
 
-/// Goes through the values of an encoded mutation in their order. `take` gets the encoded name of the column, the type
-/// byte of the value, and the bytes after it, from whose front it removes the payload.
+/// Goes through the values of an encoded mutation in their order. `take` receives the encoded name of the column, the
+/// type byte of the value, and the bytes after the type byte. It removes the payload from the front of these bytes.
 ///
 /// # Errors
 ///

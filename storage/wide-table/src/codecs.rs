@@ -1,8 +1,8 @@
-//! Compression of single columns: which columns of a table have a compression of their own.
+//! Compression of single columns: the columns of a table that have a separate compression setting.
 //!
 //! The setting applies to texts, bytes and JSON documents. Blocks store the values of such a column apart from their
-//! other streams ([`crate::block`]), and large values apply it to each piece ([`crate::large`]). A change of the
-//! setting applies to blocks and pieces that are written later.
+//! other streams ([`crate::block`]). Large values are compressed piece by piece according to the setting
+//! ([`crate::large`]). A change of the setting applies to blocks and pieces that are written later.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::mutation::ColumnName;
 /// Level of zstd for columns with the compression `zstd`.
 pub(crate) const ZSTD_LEVEL: i32 = 6;
 
-/// Columns of a table with a compression of their own.
+/// Columns of a table with a separate compression setting.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ColumnCodecs {
     declared: BTreeMap<u32, ColumnCompression>,

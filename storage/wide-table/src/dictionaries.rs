@@ -7,8 +7,8 @@
 //!    ([`Progress`]). These blocks have no dictionary.
 //! 2. After 512 KiB, [`select`](select::select) chooses the 64 KiB whose phrases are most frequent. The dictionary is
 //!    stored in bucket 3 of the part, and synced, before the first block that uses it is written.
-//! 3. From time to time, [`ZstdColumns`] compares the dictionary with one of newer values. If the new one is clearly
-//!    better, it is stored under the next number, and later blocks use it.
+//! 3. From time to time, [`ZstdColumns`] compares the dictionary with a dictionary made from newer values. If the new
+//!    one is clearly better, it is stored under the next number, and later blocks use it.
 //! 4. A stored dictionary is never changed, and is freed together with its part. A move copies it before the blocks.
 //!
 //! The memory has one budget. A quarter of it is for dictionaries that are prepared for decompression. The rest is for
@@ -50,7 +50,7 @@ const CHECKSUM_BYTES: usize = 8;
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// Default of the memory budget, in bytes.
 pub(crate) const MEMORY_BYTES: usize = 32 << 20;
-/// Denominator of the share of the budget for dictionaries that are prepared for decompression.
+/// Share of the budget for dictionaries that are prepared for decompression, as a divisor: 1 / `READS_PART`.
 const READS_PART: usize = 4;
 /// Typical size of a dictionary that is prepared for decompression, in bytes.
 const PREPARED_BYTES: usize = 96 << 10;
@@ -58,7 +58,7 @@ const PREPARED_BYTES: usize = 96 << 10;
 const KEPT_SAMPLES_MAX: usize = 16;
 /// Maximum number of columns whose counts are kept between flushes.
 const KEPT_MAX: usize = 1_024;
-/// Purpose of the memory for errors and metrics.
+/// Name of this memory in errors and metrics.
 const HOLDER: &str = "dictionaries of compressed columns";
 
 /// Dictionary of a column, prepared for decompression.
@@ -214,8 +214,9 @@ impl Dictionaries {
         full.map(|((_, column), _)| column.clone()).collect()
     }
 
-    /// Keeps the state of a column for the next flush of the part. If there are too many, the columns with the fewest
-    /// collected values lose these, and the columns of which the fewest bytes were packed lose their counts.
+    /// Keeps the state of a column for the next flush of the part. If too many columns have collected values, drops the
+    /// values of the column with the fewest. If too many columns are kept, removes the column of which the fewest bytes
+    /// were packed.
     fn keep_progress(&self, part: PartId, column: Vec<u8>, progress: Progress) {
         let mut kept = self.kept.lock();
         kept.insert((part, column), progress);

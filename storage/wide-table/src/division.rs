@@ -66,7 +66,8 @@ impl Division {
         Self::by_column(spec, layout, column)
     }
 
-    /// Compiles the division of the entries of an index. Its layout does not mark the generated column of the table.
+    /// Compiles the division of the entries of an index. The layout of an index does not mark the generated column of
+    /// the table, so the kind of the column is not checked.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ pub enum WideError {
         /// Reason, with the name of the index.
         reason: String,
     },
-    /// A delete of a range reaches a part whose rows can no longer be written because of its age.
+    /// A delete of a range reaches a part that is too old for writes.
     #[error(
         "table {table}: the delete reaches into parts before {before}, which are closed for writes; limit its range to later times"
     )]

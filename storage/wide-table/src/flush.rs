@@ -5,7 +5,7 @@
 //! block. Otherwise the changed rows are written as single rows, and a later flush merges them. A row is thus rewritten
 //! a bounded number of times, and a bulk write of neighboring rows writes each of them once.
 //!
-//! An interrupted flush is repeated as a whole, which gives the same rows.
+//! An interrupted flush is repeated as a whole, and then writes the same rows.
 //!
 //! In a table with column groups, each [share](crate::groups) of the rows is flushed into its part in the same way.
 

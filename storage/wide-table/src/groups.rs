@@ -11,7 +11,7 @@
 //! # Consistent reads
 //!
 //! While a flush writes the shares of a row one after the other, readers overlay its generation on them. Applying a
-//! generation again changes nothing, so each share gives the same result before and after it is written.
+//! generation again changes nothing, so a read of a share has the same result before and after the share is written.
 //!
 //! A change that is applied after a reader has read the buffers could be flushed before the reader has read all shares.
 //! Like every reader of parts, a reader of shares therefore reads again if a generation was frozen during the read; see
@@ -31,7 +31,7 @@ use crate::tables::TableRules;
 /// Maximum number of column groups of a table. Each group adds one lookup to a read of a whole row.
 pub const GROUPS_MAX: usize = 16;
 
-/// Part of the columns of a row that is stored together.
+/// Columns of a row that are stored together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
     /// Columns outside of the groups.

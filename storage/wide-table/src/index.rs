@@ -41,7 +41,7 @@ pub struct Index {
     cells_expire: bool,
 }
 
-/// Origin of the values of a column of an index key.
+/// Origin of the values in a column of an index key.
 #[derive(Debug)]
 enum Source {
     /// Logical column of the primary key, by its number.
@@ -259,8 +259,8 @@ impl Index {
         }))
     }
 
-    /// Returns the reason why a row has no entry; `None` if it has one, or if the layout of the index key refuses its
-    /// values.
+    /// Returns the reason why a row has no entry; `None` if the row has an entry, or if the layout of the index key
+    /// refuses the values of the row.
     pub(crate) fn lack(&self, row: &Mutation<'_>) -> Option<EntryLack> {
         let columns = self.sources.iter().zip(self.layout.logical());
         columns.into_iter().find_map(|(source, column)| {

@@ -10,12 +10,12 @@
 //! 3. [`gc`] removes the pieces of values that no version of any column references: overwritten, deleted and
 //!    abandoned values. A header holds the key of the row of its value, so the collector reads one row per value.
 //!
-//! There are two kinds of large values. *Streamed* values arrive in requests of their own, and rows show them as
+//! There are two kinds of large values. *Streamed* values arrive in separate requests, and rows show them as
 //! references. *Cut* values arrive with their rows: an ordinary write stores them in pieces ([`cut`]), and each read of
 //! the row returns them like other values ([`whole`]).
 //!
-//! An id is used only once, by the upload to which it was assigned. A value that no row references, and that is not
-//! being uploaded, therefore stays unreferenced for ever.
+//! An id is used only once, by the upload or the write to which it was assigned. A value that no row references, and
+//! that is not being uploaded, therefore stays unreferenced for ever.
 
 pub mod check;
 pub mod cut;
@@ -242,8 +242,8 @@ mod form {
     pub(super) const LZ4: u8 = 2;
 }
 
-/// Level of zstd for pieces whose column has no compression of its own. Blocks that are compressed fast use the same
-/// level.
+/// Level of zstd for pieces whose column has no separate compression setting. Blocks that are compressed fast use the
+/// same level.
 const LEVEL: i32 = 1;
 
 /// Returns the stored form of a piece with a form byte: the checksum, the form, and the content, compressed as the
@@ -377,8 +377,8 @@ impl WideStore {
         let space = rules.large_values.filter(|_| rules.keeps(number));
         let space = space.ok_or(WideError::LargeGone(table))?;
         let _creation = self.large.creation.lock();
-        // Another writer may have published the part since it was looked up. A second part with the same number would
-        // take its place, and the pieces in the first one could not be found any more.
+        // Another writer may have published the part since this thread looked for it. A second part with the same
+        // number would replace the first one, and the pieces in the first part could no longer be found.
         if let Some(part) = self.large_part(table, rules, key)? {
             return Ok(part);
         }

@@ -11,7 +11,7 @@
 //!
 //! A crash between any two steps neither loses nor duplicates a change, because mutations are idempotent.
 //!
-//! A table can be divided into parts by a timestamp in its key. A read merges the visible parts whose time it covers.
+//! A table can be divided into parts by a timestamp in its key. A read merges the visible parts in its time range.
 //!
 //! A row of more than 256 KiB (by default) is stored as a head and fragments, so that some of its columns can be read
 //! without the others.

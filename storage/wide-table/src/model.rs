@@ -249,8 +249,8 @@ impl LogModel for WideModel {
 }
 
 impl WideStore {
-    /// Returns the part for the first flush to a part of a table. A later edit of the manifest publishes it. A repeated
-    /// flush uses the same part.
+    /// Returns the part that the first flush of these rows writes. A later edit of the manifest publishes the part. A
+    /// repeated flush uses the same part.
     pub(crate) fn new_part(&self, table: TableId, number: Option<i32>) -> Part {
         let part_key = (table, number.unwrap_or(WHOLE));
         let tier = self.first_tier(part_key);

@@ -104,8 +104,8 @@ pub enum MoveEnd {
 pub(crate) struct Moves {
     state: Mutex<MovesState>,
     changed: Condvar,
-    /// Replaced parts that are not freed yet, oldest first: the parts that were replaced together, and the value that
-    /// all states with these parts share.
+    /// Replaced parts that are not freed yet, oldest first. Each element holds the parts that were replaced together,
+    /// and the value that all states with these parts share.
     replaced: Mutex<VecDeque<(Vec<PartRef>, Arc<()>)>>,
 }
 
@@ -138,13 +138,13 @@ struct Moved {
 }
 
 impl Moves {
-    /// Records the changed keys of a part if the part is being moved. Called after each write, also after one that
-    /// failed, because it may have changed some of the values. If the keys were recorded before the write, the move
+    /// Records the changed keys of a part if the part is being moved. Called after each write, even after a failed
+    /// write, because it may have changed some of the values. If the keys were recorded before the write, the move
     /// could take them and copy the values that the write is about to replace. The move takes the last keys while no
     /// write runs.
     fn note<'k>(&self, at: PartRef, bucket: u16, keys: impl Iterator<Item = &'k Bytes>) {
         if let Some(moved) = self.state.lock().moved.as_mut().filter(|moved| moved.at == at) {
-            // One more than the limit shows that the limit was exceeded.
+            // One key above the limit is recorded, which shows that the limit was exceeded.
             let room = (CHANGES_MAX + 1).saturating_sub(moved.changed.len());
             let keys = keys.take(room).map(|key| (bucket, Bytes::copy_from_slice(key)));
             moved.changed.extend(keys);
@@ -502,7 +502,7 @@ impl WideStore {
         }
         let mut old = self.lost_parts(&state, &before, part.detail.tier);
         old.push(before);
-        // The newest version that the removed parts recorded stays recorded.
+        // The new part keeps the newest version that the removed parts recorded.
         let newest = old.iter().map(|part| part.detail.newest).max();
         part.detail.newest = part.detail.newest.max(newest.unwrap_or(i64::MIN));
         let mut new = vec![part];

@@ -2,9 +2,9 @@
 //!
 //! A [`Mutation`] replaces a row, updates some of its columns, or deletes it. A stored row is a mutation with
 //! [`Effect::Replace`]. All mutations are absolute: before a mutation is journaled, each increment is replaced by its
-//! result. A removal of one version is replaced by a change that clears the column and adds the remaining versions.
-//! Applying the mutations of a row in the order of the journal gives its state. Applying the last mutations again
-//! changes nothing, so a replay after an interrupted flush is safe.
+//! result. A removal of one version is replaced by a change that clears the column and adds the remaining versions. The
+//! state of a row is the result of applying its mutations in the order of the journal. Applying the last mutations
+//! again changes nothing, so a replay after an interrupted flush is safe.
 //!
 //! Versions of a column are ordered by their time, regardless of the order of the writes. A deletion removes everything
 //! that was journaled before it, whatever the times of the versions are.

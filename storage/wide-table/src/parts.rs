@@ -99,8 +99,8 @@ impl WideStore {
         Ok(numbers.into_iter().map(part).collect())
     }
 
-    /// Returns the numbers of the selected parts that a read of the given ranges of a table or index accesses,
-    /// ascending.
+    /// Returns the numbers, ascending, of the selected parts that a read accesses. The read covers the given ranges of
+    /// a table or index.
     ///
     /// # Errors
     ///

@@ -78,7 +78,8 @@ impl StoredRow {
         }
     }
 
-    /// Returns a row with columns in the form of [`Mutation::encoded`], such as a copy of a row that another one holds.
+    /// Returns a row with columns in the form of [`Mutation::encoded`], such as a copy of a row that is stored in
+    /// another row.
     pub const fn with_columns(key: Bytes, columns: Bytes) -> Self {
         Self::new(key, columns)
     }
@@ -723,7 +724,7 @@ impl WideStore {
     /// the sources, each with its part.
     ///
     /// The groups are read only up to the last row that was read from the part itself. Many rows may have no columns in
-    /// a group, so the next row of the group could be far behind this row.
+    /// a group, so the next row of the group could be far after this row.
     fn row_sources(
         &self,
         state: &State,

@@ -19,8 +19,8 @@ use crate::read::{STEP_PAGE, Scope, StoredRow};
 use crate::store::WideStore;
 use crate::write::{Action, Image, RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions};
 
-/// Maximum size of the columns of a row that one removal changes, in bytes, unless it is one column. The rest of a write
-/// is for the index entries.
+/// Maximum size of the columns of a row that one removal changes, in bytes; a single column can be larger. The rest of
+/// the limit of a write is reserved for the index entries.
 const CHANGED_BYTES_MAX: usize = WRITE_BYTES_MAX / 2;
 
 /// Result of one step of a removal.
@@ -85,7 +85,7 @@ impl WideStore {
     }
 }
 
-/// Returns the write that removes the expired parts of a row; `None` if it has none.
+/// Returns the write that removes the expired parts of a row; `None` if the row has no expired parts.
 fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWrite<'static>>, Damage> {
     let columns = row.columns()?;
     let time = columns.time;
@@ -109,8 +109,8 @@ fn removal(expiry: &Expiry, row: &StoredRow) -> std::result::Result<Option<RowWr
         time,
         action,
         // Conditions receive an expired row as `None`. A row that was written in the meantime is not `None`, and is
-        // kept. The cells of a row that was deleted in the meantime are not removed, because an update creates a missing
-        // row.
+        // kept. The cells of a row that was deleted in the meantime are not removed, because an update creates a
+        // missing row.
         condition: Some(Box::new(move |row: Option<&Mutation<'_>>| {
             row.is_none() == is_whole
         })),

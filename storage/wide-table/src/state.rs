@@ -79,7 +79,8 @@ pub(crate) struct PartDetail {
     /// this tier. `None` unless entries of an index are built for the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moves_to: Option<Tier>,
-    /// True if a dictionary of a column of the part was replaced, so that the part has several for one column.
+    /// True if a dictionary of a column of the part was replaced, so that the part has several dictionaries for the
+    /// column.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) replaced_dictionaries: bool,
 }
@@ -431,7 +432,7 @@ pub(crate) struct Buffered {
 ///
 /// The committer checks all entries of a group before it applies any of them. While a change of a row is pending, the
 /// committer therefore cannot decide a condition on this row. If two keys have the same hash, a write may be retried
-/// without need.
+/// unnecessarily.
 #[derive(Debug, Default)]
 pub(crate) struct PendingRows {
     rows: Mutex<Counts>,

@@ -56,7 +56,8 @@ pub struct Settings {
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// Default of [`Settings::dictionary_check_bytes`]. A comparison takes about as long as the compression of 1 MiB, so it
-/// adds at most an eighth, and soon less than 2 % if it does not lead to another dictionary.
+/// adds at most an eighth to the compression time. Without a better dictionary, the distance grows to 64 MiB, and the
+/// share falls below 2 %.
 const DICTIONARY_CHECK_BYTES: u64 = 8 << 20;
 
 impl Default for Settings {

@@ -98,8 +98,8 @@ pub struct ColumnSize {
     pub name: ColumnName<'static>,
     /// Bytes of its versions before packing.
     pub bytes: u64,
-    /// Bytes that are passed to the storage engine: packed values after compression, estimated for columns that are
-    /// compressed together, and other values as they are.
+    /// Bytes that are passed to the storage engine. Packed values count after compression; the sizes of columns that
+    /// are compressed together are estimated.
     pub stored_bytes: u64,
 }
 
@@ -113,8 +113,8 @@ struct Measured {
 /// Result of a survey.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowSurvey {
-    /// Number of stored rows. A packed row that a newer single row or a delete marker hides is also counted until it is
-    /// packed again.
+    /// Number of stored rows. A packed row that a newer single row or a delete marker hides is also counted, until its
+    /// block is packed again.
     pub rows: u64,
     /// Number of rows that are not packed, including rows in fragments.
     pub single_rows: u64,
@@ -511,7 +511,8 @@ impl Survey {
         }
     }
 
-    /// Changes the last range. If it is full or of another part, first adds a range that begins with `key`.
+    /// Changes the last range. If the last range is full or belongs to another part, first adds a range that begins
+    /// with `key`.
     fn add_to_range(&mut self, part: i32, key: &[u8], change: impl FnOnce(&mut SurveyedRange)) {
         let ranges = &mut self.found.ranges;
         let is_open = ranges

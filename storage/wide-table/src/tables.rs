@@ -43,7 +43,7 @@ pub(crate) struct TableRules {
     /// Compression of the packed rows. In the rules of a column group, this is the compression in the settings of the
     /// group.
     compression: GroupCompression,
-    /// Columns with a compression of their own.
+    /// Columns with a separate compression setting.
     pub(crate) codecs: Arc<ColumnCodecs>,
     /// Division into parts; `None` if there is only one part.
     pub(crate) division: Option<Division>,
@@ -96,7 +96,7 @@ impl TableRules {
         }
     }
 
-    /// Returns the rules of the entries of an index of a table with these rules.
+    /// Returns the rules of the entries of an index. `self` are the rules of its table.
     fn of_index(&self, table: TableId, index: &Arc<Index>) -> Self {
         let division = self.division.as_ref();
         let division = division.map(|division| Division::of_entries(&division.spec, index.layout().clone()));
@@ -117,8 +117,8 @@ impl TableRules {
         }
     }
 
-    /// Returns the rules of a column group, or of the pieces of large values, of a table with these rules. Such data is
-    /// in the part that has the number of the part of its row.
+    /// Returns the rules of a column group or of the pieces of large values. `self` are the rules of the table. Such
+    /// data is in the part with the same number as the part of its row.
     fn stored_apart(&self, compression: GroupCompression) -> Self {
         let spec = self.spec.as_deref();
         let division = spec.map_or(Ok(None), division_of);
@@ -202,7 +202,7 @@ impl TableRules {
         }
     }
 
-    /// Returns true if writes of rows of a part change the entries of an index.
+    /// Returns true if writes to a part also change the entries of an index.
     pub(crate) fn maintains(&self, state: &State, (table, number): PartKey, index: &Index) -> bool {
         self.division.is_none() || state.maintains(table, number, index.tier())
     }

@@ -102,7 +102,7 @@ impl WideStore {
             return Ok(nothing);
         }
         if part.detail.moves_to != Some(tier) {
-            // The removal of old entries must include entries whose check has passed, so these are applied first.
+            // Entries whose check has passed are applied first, so that the removal of old entries includes them.
             self.settle_writes(threads, table)?;
             for index in gained.indexes {
                 self.clear_entries(threads, (index, number))?;
@@ -343,8 +343,9 @@ impl WideStore {
     }
 }
 
-/// Function that adds the documents of the part that is being moved to a search index. It calls its argument while it
-/// works, and stops if the argument returns `Break`. It returns the result of the move if the move must not continue.
+/// Function that adds the documents of a part to a search index before the part is moved. The function calls its
+/// argument while it works, and stops if the argument returns `Break`. It returns the result of the move if the move
+/// must not continue.
 pub type BuildDocuments<'b> =
     dyn FnMut(TableId, &mut dyn FnMut() -> ControlFlow<()>) -> Result<Option<MoveEnd>> + 'b;
 
@@ -356,7 +357,7 @@ enum Prepared {
     Searches(Vec<TableId>),
 }
 
-/// Indexes whose entries, and search indexes whose documents, a part needs when it moves.
+/// Indexes for which a part needs entries, and search indexes for which it needs documents, when the part moves.
 #[derive(Debug, Default)]
 struct Gained {
     indexes: Vec<TableId>,

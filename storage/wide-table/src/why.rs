@@ -91,7 +91,7 @@ pub struct ChangeTrace {
     pub columns: usize,
     /// Stored size in bytes, without the key.
     pub bytes: usize,
-    /// Reason why reads return nothing of it; `None` if it contributes to the row.
+    /// Reason why reads return no data of the change; `None` if the change contributes to the row.
     pub hidden: Option<Hidden>,
 }
 

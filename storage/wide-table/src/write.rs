@@ -53,7 +53,7 @@ pub enum Action<'a> {
     /// Replaces the row with these columns, sorted by name.
     Put(Vec<Column<'a>>),
     /// Adds a row with these columns, sorted by name. The caller guarantees that no row has had this key, for example
-    /// because it holds a new generated id, so no stored row is read.
+    /// because the key holds a new generated id. Therefore no stored row is read.
     Create(Vec<Column<'a>>),
     /// Changes columns of the row; creates it if it does not exist.
     Update(Update),
@@ -70,9 +70,9 @@ pub struct Update {
     pub increments: Vec<Increment>,
     /// Single versions to remove, by their times.
     pub removed: Vec<(ColumnName<'static>, i64)>,
-    /// If true, versions with the time of the write are moved after the current versions, even if a client has given
-    /// the current versions a later time. Set for conditional writes: the condition was tested on the current versions,
-    /// so the update must become visible.
+    /// If true, versions with the time of the write get a later time if needed, so that they follow the current
+    /// versions even if a client has given these a later time. Set for conditional writes: the condition was tested on
+    /// the current versions, so the update must become visible.
     pub follows_current: bool,
 }
 
@@ -171,7 +171,7 @@ pub struct WriteOptions {
     pub durability: Durability,
     /// State that the writes require. If it has changed, nothing is written.
     pub unchanged: Vec<Unchanged>,
-    /// True for the removal of expired data. It is also possible in parts that are too old to be written.
+    /// True for the removal of expired data, which is also allowed in parts that are too old for other writes.
     pub is_removal: bool,
     /// True to write the rows of all partitions, or none.
     pub is_whole: bool,

@@ -121,7 +121,7 @@ impl WideStore {
         refused(OCCUPIED.to_owned())
     }
 
-    /// Returns the object names of the descriptions of the archived parts of a table.
+    /// Returns the object name of the description of each archived part of a table.
     ///
     /// # Errors
     ///
@@ -134,8 +134,8 @@ impl WideStore {
         archived.map(key).collect()
     }
 
-    /// Returns the reason why the table cannot have the part, apart from its files; `None` if it can. Takes time linear
-    /// in the number of rows that are not flushed yet.
+    /// Returns the reason why the part cannot be attached to the table, apart from its files; `None` if it can be
+    /// attached. Takes time linear in the number of rows that are not flushed yet.
     ///
     /// # Errors
     ///

@@ -101,7 +101,8 @@ impl RowForm {
         Self::of_columns(columns, declared)
     }
 
-    /// Returns the form of files with these columns. The last two of them follow the declared columns.
+    /// Returns the form of files with these columns: stored key, time, columns of the key, declared columns, and two
+    /// columns for other data.
     ///
     /// # Errors
     ///
@@ -225,7 +226,7 @@ impl<'f> GroupBuilder<'f> {
                 continue;
             };
             let fits = |at: &usize| {
-                // The pieces of a large value are not in the file.
+                // A large value that is uploaded separately has its pieces outside of the file.
                 let is_whole = !matches!(newest.value, CellValue::Large(_));
                 is_whole && form.declared[*at].column_type == newest.value.column_type()
             };
@@ -416,7 +417,7 @@ impl<'g> Cursor<'g> {
 }
 
 impl RowForm {
-    /// Returns the name under which users know a column.
+    /// Returns the name of a column for users: the name in the settings of the table, if there is one.
     fn name_of(&self, name: &ColumnName<'_>) -> String {
         match name {
             ColumnName::Named(name) => name.to_string(),

@@ -190,8 +190,8 @@ impl<'s> PartReader<'s> {
         Ok(rows)
     }
 
-    /// Removes the first single row and the packed row that it hides. Returns its key, and the row; the row of a delete
-    /// marker has the effect *delete*.
+    /// Removes the first single row, and the packed row that it hides. Returns the key of the single row, and the row.
+    /// The row of a delete marker has the effect *delete*.
     fn single(&mut self) -> Result<Option<(Bytes, Option<Bytes>)>> {
         let Some(Row { key, value }) = self.singles.read.pop_front() else {
             return Ok(None);

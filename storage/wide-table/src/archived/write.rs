@@ -144,8 +144,8 @@ impl WideStore {
         })
     }
 
-    /// Removes the files and the stored locations of an archiving that failed. After an error, the edit may
-    /// nevertheless have been applied, so they are removed only if they are certainly unused.
+    /// Removes the files and the stored locations of an archiving that failed. An edit that returned an error may have
+    /// been applied nevertheless, so the files are removed only if they are certainly unused.
     fn give_up_files(
         &self,
         archive: &Archive,
@@ -154,7 +154,7 @@ impl WideStore {
         to: PartRef,
         is_unknown: bool,
     ) {
-        // An edit that was applied after all uses the files, so its outcome must be known before the state is read.
+        // If the edit was applied nevertheless, it uses the files. Its outcome must be known before the state is read.
         if is_unknown && self.log.settle().is_err() {
             return;
         }
@@ -171,7 +171,7 @@ impl WideStore {
         }
     }
 
-    /// Flushes until the row buffer has no row of a closed part. Returns false if it still has some after
+    /// Flushes until the row buffer has no row of a closed part. Returns false if it still has rows of the part after
     /// [`FLUSHES_MAX`] flushes.
     pub(crate) fn flush_closed(
         &self,

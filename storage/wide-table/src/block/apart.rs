@@ -1,4 +1,4 @@
-//! Segments of a block: the contents of columns that have a compression of their own.
+//! Segments of a block: the contents of columns with a separate compression setting.
 //!
 //! A segment holds the texts, bytes or JSON documents of one column of the block, one after the other in row order. Its
 //! head is in the header of the block, with the codec of the segment and a checksum of the stored bytes. Because each
@@ -140,8 +140,8 @@ impl SegmentHead {
         })
     }
 
-    /// Decompresses the stored bytes of the segment into `out`, which is empty. A segment that is stored as it is leaves
-    /// `out` empty.
+    /// Decompresses the stored bytes of the segment into `out`, which is empty. A segment that is stored as it is
+    /// leaves `out` empty.
     pub(super) fn unpack(
         &self,
         stored: &[u8],

@@ -138,8 +138,8 @@ impl BlockEncoder {
         Ok(())
     }
 
-    /// Adds a row that is not split into columns. Contents of columns with a compression of their own are moved to the
-    /// columns.
+    /// Adds a row that is not split into columns. Contents of columns with a separate compression setting are moved to
+    /// the columns.
     fn push_whole(&mut self, row: &[u8]) -> Result<(), Damage> {
         if self.codecs.is_empty() {
             varint::put(row.len() as u64, &mut self.whole);

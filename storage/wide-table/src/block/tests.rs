@@ -1,4 +1,4 @@
-//! Tests of blocks: rows are returned byte for byte, and a changed byte never gives other rows.
+//! Tests of blocks: rows are returned byte for byte, and a changed byte never leads to other rows.
 //!
 //! The rows are random: with one or several versions, with declared and undeclared columns, and with values of all
 //! types but large values.
@@ -90,7 +90,8 @@ fn block_of(encoder: &mut BlockEncoder, rows: &[(Vec<u8>, Vec<u8>)]) -> Bytes {
     finished.expect("a block")
 }
 
-/// Returns an encoder for the columns of [`rows`]. If `is_apart`, some of them have a compression of their own.
+/// Returns an encoder for the columns of [`rows`]. If `is_apart`, some of them have a separate compression
+/// setting.
 fn encoder(is_apart: bool) -> BlockEncoder {
     let columns = match is_apart {
         true => serde_json::json!([

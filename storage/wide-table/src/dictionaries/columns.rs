@@ -3,7 +3,7 @@
 //! Texts change over time. So the dictionary of a column is compared with a new one after every 8 MiB of values that
 //! were packed:
 //!
-//! 1. Of the next 4 MiB, every eighth value is collected, so that the 512 KiB are spread over many keys.
+//! 1. Of the next 4 MiB, the values of every eighth block are collected, so that the 512 KiB are spread over many keys.
 //! 2. A dictionary is made from seven of eight chunks of 8 KiB. The other chunks are compressed with both dictionaries.
 //! 3. If the new dictionary saves at least a tenth, it is stored under the next number. Otherwise the distance to the
 //!    next comparison doubles, up to 64 MiB.
@@ -39,7 +39,7 @@ const DICTIONARIES_MAX: u32 = 64;
 const SAMPLE_BYTES: usize = 512 << 10;
 /// Size of a dictionary, in bytes.
 const DICTIONARY_BYTES: usize = 64 << 10;
-/// Size of the chunks into which collected values are cut for a comparison, in bytes: about that of a block.
+/// Size of the chunks into which collected values are cut for a comparison, in bytes: about the size of a block.
 const CHUNK_BYTES: usize = 8 << 10;
 /// One in this number of chunks is compressed for the comparison. The new dictionary is made from the other chunks.
 const TESTED_CHUNKS: usize = 8;
@@ -53,7 +53,7 @@ pub(crate) struct ZstdColumns<'f> {
     context: CCtx<'static>,
     /// Columns of the part by encoded name; empty until the first column is compressed.
     columns: BTreeMap<Vec<u8>, ZstdColumn>,
-    /// Number of the last stored dictionary, 0 if the part has none; `None` until they were read.
+    /// Number of the last stored dictionary, 0 if the part has none; `None` until the dictionaries are read.
     stored: Option<u32>,
     may_replace: bool,
     has_replaced: bool,
@@ -63,7 +63,7 @@ pub(crate) struct ZstdColumns<'f> {
 struct ZstdColumn {
     encoder: Encoder,
     progress: Progress,
-    /// Number of values since the last collected one.
+    /// Number of blocks since the last block whose values were collected.
     skipped: u64,
 }
 
@@ -107,7 +107,7 @@ impl<'f> ZstdColumns<'f> {
         }
     }
 
-    /// Keeps the dictionaries that the part has. Called by work that does not write the manifest row of the part.
+    /// Prevents the replacement of dictionaries. Called by work that does not write the manifest row of the part.
     pub(crate) fn keep_dictionaries(&mut self) {
         self.may_replace = false;
     }
@@ -117,7 +117,7 @@ impl<'f> ZstdColumns<'f> {
         self.has_replaced
     }
 
-    /// Makes dictionaries of the columns of which enough values were collected. Blocks that are packed later use them.
+    /// Makes dictionaries for the columns with enough collected values. Blocks that are packed later use them.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl<'f> ZstdColumns<'f> {
         })?;
         self.stored = Some(number);
         dictionaries.made.fetch_add(1, Ordering::Relaxed);
-        // The earlier dictionary is dropped first, so that its memory is free when that of the new one is reserved.
+        // The earlier dictionary is dropped first, so that its memory is free when memory for the new one is reserved.
         column.encoder = Encoder::Unused;
         column.encoder = Encoder::new(dictionaries, number, &content);
         Ok(())
@@ -219,7 +219,7 @@ impl<'f> ZstdColumns<'f> {
         Ok(())
     }
 
-    /// Adds the state of a column, and those of all columns with stored dictionaries.
+    /// Adds the state of a column, and the states of all columns with stored dictionaries.
     fn add_column(&mut self, name: &[u8]) -> std::result::Result<(), BlockError> {
         if self.stored.is_none() {
             self.load()?;
@@ -284,7 +284,7 @@ impl ZstdColumn {
         let every = match &self.encoder {
             Encoder::Unused => return,
             Encoder::Missing => 1,
-            // Half of the distance is collected, evenly.
+            // The values are collected evenly over half of the distance.
             Encoder::Ready { .. } if self.progress.packed >= self.progress.distance.max(base) => {
                 (base / 2 / SAMPLE_BYTES as u64).max(1)
             }
@@ -330,7 +330,7 @@ fn content_of(samples: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Makes a new dictionary from collected values and compares it with the present one. Returns its content if it saves
+/// Makes a new dictionary from collected values and compares it with the current one. Returns its content if it saves
 /// at least a tenth of the compressed bytes; otherwise `None`.
 fn better_content(
     context: &mut CCtx<'static>,

@@ -1,6 +1,6 @@
 //! Selection of the content of a dictionary.
 //!
-//! The idea is that of COVER: the pieces of the samples are chosen that contain the most frequent phrases.
+//! The algorithm follows COVER: it chooses the pieces of the samples that contain the most frequent phrases.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,8 +19,8 @@ pub(super) const SELECT_BYTES: usize = COUNTERS * size_of::<u16>();
 /// end, where zstd refers to them with small offsets.
 ///
 /// 1. Each phrase of 8 bytes is counted.
-/// 2. The samples are divided into as many epochs as the dictionary has pieces. Of each epoch, the piece is taken whose
-///    new phrases have the highest sum of counts; a phrase that an earlier piece contains no longer counts.
+/// 2. The samples are divided into as many epochs as the dictionary has pieces. From each epoch, the piece with the
+///    highest score is taken. The score is the sum of the counts of its phrases, without the phrases of earlier pieces.
 ///
 /// This is the idea of COVER (Liao, Petri, Moffat, Wirth: "Effective Construction of Relative Lempel-Ziv Dictionaries",
 /// 2016), which zstd's own trainer also uses.

@@ -29,7 +29,7 @@ pub(super) struct Changes<'b> {
     rows: VecDeque<(Bytes, Mutations)>,
     /// Range of the buffer that is not read yet.
     rest: Option<KeyRange>,
-    /// Rows of one of several parts that are not restricted to the share yet.
+    /// Rows of the flushed part if the table has several parts. They are not restricted to the share yet.
     of_part: PartRows,
     /// Share to which the changes are restricted; `None` in a table without column groups.
     share: Option<ShareOf<'b>>,

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::store::WideStore;
 use crate::tables::TableRules;
 
-/// Size of a densely compressed block, as a multiple of the size of another block.
+/// Size of a densely compressed block, as a multiple of the size of a block with fast compression.
 const DENSE_BLOCKS: usize = 8;
 /// Maximum size of a block that is compressed densely, before its encoding, in bytes.
 const DENSE_BYTES_MAX: usize = 1 << 20;
@@ -78,7 +78,8 @@ pub(super) struct Packer<'f> {
 }
 
 impl<'f> Packer<'f> {
-    /// Creates a packer of rows of a part of a table with these rules. `compression` is that of the part.
+    /// Creates a packer for a part. `rules` are the rules of its table, and `compression` is the compression of the
+    /// part.
     pub(super) fn new(
         store: &'f WideStore,
         at: PartRef,
@@ -102,7 +103,7 @@ impl<'f> Packer<'f> {
         self.block_bytes
     }
 
-    /// Keeps the dictionaries that the part has.
+    /// Prevents the replacement of dictionaries of the part.
     pub(super) fn keep_dictionaries(&mut self) {
         self.zstd.keep_dictionaries();
     }

@@ -19,7 +19,7 @@ const BLOCKS_BYTES_MAX: usize = 16 << 20;
 /// Size from which waiting blocks are written as sorted rows, in bytes. The engine creates a file for each such write,
 /// so it is not worthwhile for few blocks.
 const SORTED_BYTES_MIN: usize = 256 << 10;
-/// Number of recorded single rows at which they are removed, because blocks contain them.
+/// Single rows that blocks contain are removed when this number of them is recorded.
 const PACKED_MAX: usize = 20_000;
 
 /// Writes single rows and blocks of one part.

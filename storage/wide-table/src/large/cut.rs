@@ -47,7 +47,7 @@ impl ValueToCut<'_> {
     }
 }
 
-/// Stored value whose row is not written yet. Its pieces are not removed before it is dropped.
+/// Stored value whose row is not written yet. Protects the pieces from removal until it is dropped.
 #[derive(Debug)]
 pub struct CutValue {
     store: Arc<WideStore>,
@@ -75,9 +75,10 @@ impl Drop for CutValue {
 }
 
 impl WideStore {
-    /// Stores values in pieces, durably. Returns a value for each element of `values`; `None` if the part of its row
-    /// cannot be written, which the write of the row reports. The settings of the table must have an id for large
-    /// values. After the rows are written, the caller drops or [holds](CutValue::hold) each value, or passes it to
+    /// Stores values in pieces, durably. Returns one element for each element of `values`. An element is `None` if the
+    /// value is of a type that is not stored in pieces, or if the part of its row cannot be written; in the second
+    /// case, the write of the row reports the reason. The settings of the table must have an id for large values.
+    /// After the rows are written, the caller drops or [holds](CutValue::hold) each value, or passes it to
     /// [`abandon_cut`](Self::abandon_cut).
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl WideStore {
                 }
                 Err(error) => return Err(error),
             };
-            // As for an upload, no stored value ever has this id again.
+            // This id is never assigned again; see `begin_large`.
             let id = self.next_version() as u64;
             self.large.begin(id);
             cut.push(Some(CutValue {
@@ -199,7 +200,7 @@ pub(super) struct PieceWrite {
 }
 
 impl LargeUses {
-    /// Removes a batch from the waiting ones, with others of the same part that fit into the same write.
+    /// Removes a batch from the waiting batches, together with others of the same part that fit into the same write.
     fn taken(&self, own: &Arc<PieceWrite>) -> Vec<Arc<PieceWrite>> {
         let (mut rows, mut bytes) = (own.changes.len(), own.bytes);
         let mut taken = vec![Arc::clone(own)];

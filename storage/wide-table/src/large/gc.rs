@@ -139,8 +139,8 @@ impl WideStore {
     }
 
     /// Removes values that no row references, except values that are being read. Returns the number of removed values.
-    /// Small values are removed many at once. Large values are removed as ranges, because the storage engine can free
-    /// the files of a range as a whole.
+    /// Small values are removed in batches. Large values are removed as ranges, because the storage engine can free the
+    /// files of a range as a whole.
     fn remove_unnamed(&self, part: Part, unnamed: &[u64]) -> Result<u64> {
         let mut removed = 0;
         let mut batch = Vec::new();

@@ -24,7 +24,8 @@ pub struct LargeReader {
 
 impl WideStore {
     /// Begins to read a value that a row references. Returns `None` if the pieces do not exist. The caller must then
-    /// read the row again, because it may have been overwritten. If the row still references the value, it is damaged.
+    /// read the row again, because the row may have been overwritten. If the row still references the value, the value
+    /// is damaged.
     ///
     /// # Errors
     ///

@@ -96,7 +96,7 @@ impl TextCheck {
 }
 
 impl WideStore {
-    /// Begins an upload of a value of a column of a row. The settings of the table must have an id for large values.
+    /// Begins an upload of a value for a column of a row. The settings of the table must have an id for large values.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use crate::value::CellValue;
 
 impl WideStore {
     /// Returns a row with the contents of the cut values in the columns for which `needs` returns true. If pieces are
-    /// missing, calls `again`, which reads the row again. Returns `None` if `again` does.
+    /// missing, calls `again`, which reads the row again. Returns `None` if `again` returns `None`.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ pub(crate) fn references_cut(row: &Mutation<'_>, needs: &dyn Fn(&ColumnName<'_>)
     columns.any(|column| cut_bytes(column) > 0)
 }
 
-/// Returns the size of the contents of the cut values of a column, in bytes.
+/// Returns the total size of the cut values of a column, in bytes.
 pub(crate) fn cut_bytes(column: &Column<'_>) -> usize {
     let bytes = column.versions.iter().map(|version| match &version.value {
         CellValue::Large(value) if value.is_cut => usize::try_from(value.bytes).unwrap_or(usize::MAX),

@@ -3,8 +3,8 @@
 //! A write whose outcome depends on its row reads the row once per request. The committer later compares the revision
 //! of this read. Other writes read at most the stored size of their row, except in two cases. An update also reads the
 //! row if it is large, could exceed a size limit, or follows another write of the same row in the request, or if the
-//! rows of the table expire. In a table with indexes, all writes read the row, because its old index entries must be
-//! removed; only a new row has none.
+//! rows of the table expire. In a table with indexes, all writes except those of new rows read the row, because its old
+//! index entries must be removed.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -352,8 +352,7 @@ impl Deciding<'_> {
             if whole.is_some() {
                 return Ok((stored, whole));
             }
-            // The revision of the first read stays among the revisions that the committer compares, so it refuses the
-            // entry of this attempt.
+            // The committer also compares the revision of the first read, so it refuses the entry of this attempt.
             self.rows.remove(&write.key);
             let again = self.read(&write.key)?;
             if again == stored {
@@ -457,7 +456,7 @@ fn largest(state: &State, table: TableId, rules: &TableRules) -> (usize, usize) 
     })
 }
 
-/// Returns the size of the contents of the cut values of a row, in bytes.
+/// Returns the total size of the cut values of a row, in bytes.
 fn cut_bytes_of(row: &Mutation<'_>) -> usize {
     row.columns.iter().map(cut_bytes).fold(0, usize::saturating_add)
 }

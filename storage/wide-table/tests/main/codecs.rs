@@ -1,4 +1,5 @@
-//! Columns with a compression of their own: what is stored, and that reads return the same rows in every place.
+//! Columns with a separate compression setting: their stored form, and reads that return the same rows in every
+//! place.
 //!
 //! The texts are paragraphs of the guide.
 
@@ -508,7 +509,7 @@ fn pieces_are_compressed_as_their_column_specifies() {
             let cut = cut.expect("the part can be written");
             write_large(&database, &key, column, CellValue::Large(cut.value()));
             let after_cut = bytes_of(&stored_pieces(&*backend));
-            // A value of a request of its own.
+            // A value that is uploaded in a separate request.
             let key = encoded(&format!("streamed {column}"));
             let upload = database
                 .store

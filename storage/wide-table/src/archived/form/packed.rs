@@ -28,7 +28,7 @@ use crate::value::{CellValue, decimal, number, tag};
 /// Position of each declared column among the columns of a block; `None` if no row of the block has the column.
 type Mapping = SmallVec<[Option<usize>; 32]>;
 
-/// Positions of declared columns, by the stored name: position in the order of names, and position among the declared
+/// Map from the stored name of a declared column to two positions: in the order of the names, and among the declared
 /// columns.
 #[derive(Debug)]
 pub(super) struct StoredNames(HashMap<Vec<u8>, (usize, usize)>);
