@@ -7,8 +7,8 @@ use tideline_key_codec::{BUCKET_BITS_MAX, chunk_bucket, parse_chunk_key};
 pub(crate) const EXTENT_BYTES: u64 = 128;
 
 /// Returns the number of leading id bits that select the bucket in a segment of `bytes` bytes. Returns `0` (one bucket)
-/// below `2 * bucket_bytes`. The average bucket of any other segment has at least `bucket_bytes` and less than twice as
-/// many, unless [`BUCKET_BITS_MAX`] limits the number of buckets.
+/// below `2 * bucket_bytes`. The average bucket of any other segment has at least `bucket_bytes` and less than twice
+/// `bucket_bytes`, unless [`BUCKET_BITS_MAX`] limits the number of buckets.
 pub(crate) fn bucket_bits(bytes: u64, bucket_bytes: u64) -> u8 {
     let buckets = bytes / bucket_bytes.max(1);
     let bits = buckets.checked_ilog2().unwrap_or(0);

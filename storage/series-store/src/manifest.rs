@@ -1,8 +1,8 @@
 //! Manifest content of the series store: segments, in addition to the rows that all models share
 //! ([`tideline_log::manifest`]).
 //!
-//! The stored form is described in `FORMAT.md`. In memory the manifest is an immutable value; an edit publishes a
-//! new one, and snapshots keep the one that they have pinned.
+//! The stored form is described in `FORMAT.md`. In memory the manifest is an immutable value; an edit publishes a new
+//! manifest, and snapshots keep the manifest that they have pinned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

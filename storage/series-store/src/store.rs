@@ -481,8 +481,8 @@ impl SeriesStore {
 
     /// Returns the newest value of every field of a timeline, unless that value has expired.
     ///
-    /// The values come from memory. If the timeline has points from before the start, or its values were removed from
-    /// memory, its newest chunks are read first. `expected` lists the fields of the measurement of the timeline;
+    /// The values are read from memory. If the timeline has points from before the start, or its values were removed
+    /// from memory, its newest chunks are read first. `expected` lists the fields of the measurement of the timeline;
     /// reading stops when all of them are found.
     ///
     /// # Errors
@@ -505,8 +505,8 @@ impl SeriesStore {
     /// Returns the time span of the points of each timeline; `None` for a timeline without visible points. If points
     /// have expired, the span may start before the oldest remaining point, but not before the oldest visible time.
     ///
-    /// The spans come from memory. For timelines that have points from before the start, or whose spans were removed
-    /// from memory, the chunks are read first, in one scan; only their first and last timestamps are decoded.
+    /// The spans are read from memory. For timelines that have points from before the start, or whose spans were
+    /// removed from memory, the chunks are read first, in one scan; only their first and last timestamps are decoded.
     ///
     /// # Errors
     ///
