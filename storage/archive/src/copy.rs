@@ -23,13 +23,13 @@ pub struct ArchiveCopy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Attached {
-    /// The files are owned by the other database or by no database. This database never removes them.
+    /// The files are owned by the other database or by no database, and this database never removes them.
     Foreign,
     /// The ownership of the files has passed to this database.
     Owned,
 }
 
-/// Archive file.
+/// Metadata of one archive file: name, size, checksums and content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveFile {
     /// Object name, relative to the target.

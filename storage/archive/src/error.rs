@@ -4,7 +4,7 @@
 
 use std::io;
 
-/// Error of the archive.
+/// Error of an archive operation.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The address or name of a target is not valid, or one of its options is not valid.
@@ -121,7 +121,7 @@ impl ArchiveError {
 
 /// Runs a decoder that may panic on damaged files. Converts a panic to a fixed human-readable reason.
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    // This is unwind-safe, because every caller discards the state that a panic leaves behind.
+    // This is unwind-safe, because every caller discards the state that the panic may have left incomplete.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
         .map_err(|_| "it cannot be decoded".to_owned())
 }

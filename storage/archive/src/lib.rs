@@ -308,7 +308,7 @@ impl Archive {
         Ok(key)
     }
 
-    /// Returns the object name that [`describe`](Self::describe) gives a description.
+    /// Returns the object name under which [`describe`](Self::describe) stores a description.
     pub fn description_name(&self, segment_target: &SegmentTarget, description: &Description) -> String {
         described(segment_target, description).0
     }

@@ -1,12 +1,15 @@
 //! Writer of a segment: receives runs timeline by timeline and writes files by measurement and day.
 //!
-//! A small measurement of a day is buffered in memory. It is written to a shared file at the end, or earlier if the
-//! buffers are full. A large measurement of a day gets its own file. Adjacent days with few rows share a file. In a
-//! sparse segment, a run of few points over many days is not split at days. Otherwise years of one value per day would
-//! become thousands of files of one row. Buffered rows and row groups of open files have memory limits. If the limit of
-//! buffered rows is exceeded, the largest measurement gets its own file, or all buffered rows are written to shared
-//! files. If the limit of row groups is exceeded, the largest row groups are written early. A complete file is sent
-//! under a name derived from its content. It is then read back and verified before it becomes part of the segment.
+//! - A small measurement of a day is buffered in memory. It is written to a shared file at the end, or earlier if the
+//!   buffers are full. Adjacent days with few rows are written to the same shared file.
+//! - A large measurement of a day gets its own file.
+//! - In a sparse segment, a run of few points over many days is not split at days. Otherwise years of one value per day
+//!   would become thousands of files of one row.
+//! - Buffered rows and row groups of open files have memory limits. If the limit of buffered rows is exceeded, the
+//!   largest measurement gets its own file, or all buffered rows are written to shared files. If the limit of row
+//!   groups is exceeded, the largest row groups are written early.
+//! - A complete file is sent under a name derived from its content. It is then read back and verified before it becomes
+//!   part of the segment.
 
 mod slots;
 
@@ -46,7 +49,7 @@ const SHARED_POINTS: usize = 65_536;
 /// Number of points per day below which a run over several days is not split at days, if the segment is sparse.
 const SPARSE_POINTS_A_DAY: u128 = 64;
 
-/// Names of the objects that a job has started to put at a target. They must be removed if the job fails.
+/// Names of the objects that a job has started to put at a target. The objects must be removed if the job fails.
 #[derive(Debug, Clone, Default)]
 pub struct SentObjects(Arc<Mutex<Vec<String>>>);
 

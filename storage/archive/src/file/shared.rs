@@ -22,7 +22,7 @@ const TAGS_AT: usize = 3;
 const FIELD_AT: usize = 4;
 const VALUES_AT: usize = 5;
 
-/// Index of the field column in the file. It differs from the buffer index because a map takes two columns.
+/// Index of the field column in the file. This index differs from the buffer index because a map takes two columns.
 pub(crate) const FIELD_LEAF: usize = FIELD_AT + 1;
 /// Index in the file of the first value column. The value columns are ordered by type.
 pub(crate) const VALUES_LEAF: usize = VALUES_AT + 1;

@@ -1,6 +1,6 @@
 //! Complete foreign files on the local disk: fetched in parts, verified, then decoded.
 //!
-//! Used where all rows of a file are read, so that page indexes and block checksums are not needed.
+//! All rows of these files are read, so page indexes and block checksums are not needed.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -59,7 +59,7 @@ struct OpenReader {
     used: u64,
 }
 
-/// Memory limit shared by the readers of one query. It applies to fetched pages and metadata of open files.
+/// Memory limit shared by the readers of one query. The limit applies to fetched pages and metadata of open files.
 #[derive(Debug)]
 pub struct ReadMemory {
     bytes_max: u64,

@@ -1,8 +1,8 @@
 //! Encoding of the columns of a group as Parquet column chunks of one page each.
 //!
 //! The writer of the `parquet` crate allocates an object for each text, creates a compressor for each column chunk, and
-//! builds a dictionary for each column of texts before it compares the sizes. This took most of the time for archiving
-//! a part. This encoder writes whole columns, with encodings that DuckDB and Arrow support:
+//! builds a dictionary for each column of texts before it compares the sizes. These steps took most of the time for
+//! archiving a part. The encoder in this module writes whole columns, with encodings that DuckDB and Arrow support:
 //!
 //! | values | encoding |
 //! |---|---|

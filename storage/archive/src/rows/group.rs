@@ -1,6 +1,6 @@
 //! Rows of a group, column by column.
 //!
-//! Writing and reading use the same form. It needs no separate allocation per value.
+//! Writing and reading use the same form, which needs no separate allocation per value.
 
 use super::schema::{RowColumnKind, RowSchema};
 

@@ -372,8 +372,8 @@ fn a_file_of_the_form_of_a_shared_one_reads_back_whole() {
     assert_eq!(flat(&points[&id]), flat(&back[&id]));
 }
 
-/// Two readers are used alternately and share a small memory limit. They return the same points, and each exceeds the
-/// limit by at most one file.
+/// Two readers are used alternately and share a small memory limit. Both readers return the same points, and each
+/// exceeds the limit by at most one file.
 #[test]
 fn readers_of_many_files_keep_to_their_memory() {
     let mut known = Known::default();
@@ -414,8 +414,8 @@ fn readers_of_many_files_keep_to_their_memory() {
     }
 }
 
-/// Timelines have alternating tags that `tag_keys` does not list. They need only three files, because the third file
-/// has columns for all tags.
+/// Timelines have alternating tags that `tag_keys` does not list. The timelines need only three files, because the
+/// third file has columns for all tags.
 #[test]
 fn tags_that_take_turns_need_no_file_for_each_turn() {
     struct Forgetful(Known);

@@ -1,7 +1,7 @@
 //! Archived rows of wide tables: random groups of all types are read back bit for bit.
 //!
 //! Tideline reads a group by its recorded location. The footer, which other readers use, must have the same number of
-//! rows. Its smallest and largest value of each column must match the rows.
+//! rows, and the smallest and largest value of each column must match the rows.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn push(column: &mut GroupColumn, spread: Spread, row: usize, random: &mut Rando
     }
 }
 
-/// Returns a group that follows `first` earlier rows. Its keys are above the keys of these rows.
+/// Returns a group that follows `first` earlier rows. The keys of the group are above the keys of these rows.
 fn group(schema: &RowSchema, first: usize, random: &mut Random) -> RowGroup {
     let mut group = RowGroup::new(schema);
     let rows_max = random.of(&[3, 200, 3_000]);

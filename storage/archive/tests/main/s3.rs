@@ -53,7 +53,7 @@ enum Fault {
 /// Pending faults in the order of injection.
 type Faults = Arc<Mutex<VecDeque<Fault>>>;
 
-/// Starts a server of one bucket in a directory. It runs until the returned runtime is dropped.
+/// Starts a server of one bucket in a directory. The server runs until the returned runtime is dropped.
 fn server(directory: &Path) -> (tokio::runtime::Runtime, SocketAddr) {
     server_with(directory, &Faults::default())
 }
