@@ -56,7 +56,7 @@ pub(crate) struct Committer {
 
 enum Message {
     Write(Write),
-    /// Skips sequences, so that the entry gets the sequence before the given one.
+    /// Skips sequences, so that the entry gets the sequence before this number.
     Raise(SequenceNumber, Write),
     /// Freezes the models. The reply is the first sequence that is not frozen.
     Freeze(Replier),
@@ -134,7 +134,7 @@ impl Committer {
         committer
     }
 
-    /// Creates the handle, and the work that its thread is to run. Sequences continue after the newest entry.
+    /// Creates the handle, and the work for its thread. Sequences continue after the newest entry.
     pub(crate) fn new(log: Arc<Log>, models: Vec<Arc<dyn LogModel>>) -> (Self, Worker) {
         // The number of messages is unbounded; `pending_bytes_max` bounds the bytes of the waiting writes.
         let (sender, receiver) = unbounded();
@@ -352,7 +352,7 @@ impl Worker {
         for (sequence, write) in (first.0..).map(SequenceNumber).zip(group) {
             let applied = self.apply(&write, sequence);
             if synced {
-                // Before the reply: a reader of changes must find what was acknowledged.
+                // This must happen before the reply: a reader of changes must find every acknowledged entry.
                 self.note_durable(SequenceNumber(sequence.0 + 1));
             }
             write.answer(applied.map(|()| sequence));

@@ -1,6 +1,6 @@
 //! Copy of all data of a shard from one backend into another.
 //!
-//! The copy owns the shard in both backends, so no server changes the data meanwhile. It runs in these steps:
+//! The copy owns the shard in both backends, so no server changes the data during the copy. It runs in these steps:
 //!
 //! 1. Put a row into the manifest of the target that marks the copy as unfinished. [`Opening`](crate::Opening) refuses
 //!    a manifest with this row. The target must be empty, or hold the unfinished copy of the same source.
@@ -103,7 +103,7 @@ struct CopyRow {
 /// Settings of a copy.
 #[derive(Clone)]
 pub struct CopySettings {
-    /// Longest wait for an owner of a shard that has stopped renewing its lease.
+    /// Longest time to wait until the lease of an owner that no longer renews it has expired.
     pub patience: Duration,
     /// Bytes after which a piece ends and the progress is stored. Each bucket of a segment is one piece, whatever its
     /// size.
@@ -140,7 +140,8 @@ struct Copy<'a> {
 /// [`ControlFlow::Break`]. After an interruption, and after any error except [`CopyError::TargetHasData`],
 /// [`CopyError::Differs`] and [`CopyError::SourceChanged`], another call with the same backends continues the copy.
 ///
-/// Afterwards the source is unchanged. A server that uses it again creates a second database with the same origin.
+/// Afterwards the source is unchanged. A server that uses the source again creates a second database with the same
+/// origin.
 ///
 /// # Errors
 ///
@@ -165,8 +166,8 @@ pub fn copy(
         .manifest(SHARD)
         .map_err(|error| CopyError::Source(error.into()))?;
     let shared = Manifest::read(&manifest).map_err(CopyError::Source)?;
-    // Ids that the source has assigned must be below those of all later owners of the target. In ids of shard 0, the
-    // bits above the number that an owner assigns hold only its epoch.
+    // Ids that the source has assigned must be below those of all later owners of the target. The bits of an id above
+    // [`EPOCH_ID_BITS`] hold the epoch of the owner, because the shard is 0.
     let epoch_min = shared.cursor.next_segment >> EPOCH_ID_BITS;
     let target = Side::take(target, settings, epoch_min).map_err(CopyError::Target)?;
     let mut copy = Copy {
@@ -306,7 +307,8 @@ impl Copy<'_> {
 }
 
 impl Side {
-    /// Takes the shard, in an epoch above `epoch_min` if its leases are limited. Waits for an owner that has ended.
+    /// Takes the shard. If leases are limited in time, the epoch is above `epoch_min`. Waits up to
+    /// [`CopySettings::patience`] for the lease of another owner to expire.
     fn take(
         backend: Arc<dyn Backend>,
         settings: &CopySettings,
@@ -317,11 +319,11 @@ impl Side {
         let (lease, sent) = loop {
             let sent = clock.monotonic();
             match backend.take(SHARD) {
-                // An owner whose lease has no end assigns ids that do not depend on its epoch.
+                // If the lease has no end, ids do not depend on the epoch, so any epoch is accepted.
                 Ok(lease) if lease.holds.is_none() || lease.epoch.0 > epoch_min => break (lease, sent),
                 Ok(_) => {}
                 Err(error) if error.kind().is_retryable() && clock.monotonic() < deadline => {
-                    // No event shows that the lease of another process has ended.
+                    // No event signals the end of another process's lease.
                     let _ = after(TAKE_AGAIN_AFTER).recv();
                 }
                 Err(error) => return Err(error.into()),

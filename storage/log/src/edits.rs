@@ -224,7 +224,7 @@ impl Log {
     }
 
     /// Replaces the manifest in memory with a newer stored manifest, and updates the models. If a model fails, the
-    /// manifest in memory stays the earlier one, so that the next call updates all models again.
+    /// earlier manifest stays in memory, so that the next call updates all models again.
     fn take_over(&self, stored: &StoredManifest) -> Result<()> {
         let manifest = Arc::new(Manifest::read(stored)?);
         // Before the models: a write that was decided with the earlier manifest is refused once its model has changed.

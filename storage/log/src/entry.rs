@@ -46,7 +46,7 @@ pub trait LogEntry: Send {
     ///
     /// # Errors
     ///
-    /// An error of the model. The entry is then visible as far as possible, and a restart applies it completely.
+    /// An error of the model. A part of the entry may then be visible, and a restart applies the whole entry.
     fn apply(&self, sequence: SequenceNumber) -> Result<(), ModelError>;
 }
 

@@ -6,10 +6,10 @@
 //! permanently. The lease is checked again after the backend has acknowledged an append, before the reply to the
 //! writer: a newer owner may have replayed the journal without the appended entries.
 //!
-//! If its lease is limited in time, a process gives up the shard when an append has an unknown outcome. The entries of
-//! the append may be in the journal without being applied. Otherwise the process could accept a repeated message or a
-//! conditional write that contradicts these entries, and the next replay would apply both. The next owner, usually the
-//! same process, decides by its replay which entries exist.
+//! A process whose lease is limited in time gives up the shard when an append has an unknown outcome: the entries of
+//! the append may be in the journal without being applied. If the process continued, it could accept a repeated message
+//! or a conditional write that contradicts these entries, and the next replay would apply both. The next owner, usually
+//! the same process, decides by its replay which entries exist.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -328,8 +328,8 @@ impl Log {
 
     // --- entries of all tables, from the journal kept longer -------------------------------------------------
 
-    /// Keeps the journal from `from` on for [`entries`](Self::entries), also when its entries are flushed; `None` keeps
-    /// only what a restart needs. Frees kept entries below `from`. Durable.
+    /// Keeps the journal from `from` on for [`entries`](Self::entries), even after its entries are flushed; `None`
+    /// keeps only the entries that a restart needs. Frees kept entries below `from`. The setting is durable on return.
     ///
     /// # Errors
     ///
@@ -353,7 +353,7 @@ impl Log {
     }
 
     /// Returns entries of all tables from a sequence on, from memory or from the kept journal. Returns only entries
-    /// that are applied and on stable storage, so a power cut takes none of them back. Stops after the entry at which
+    /// that are applied and on stable storage, so a power cut cannot remove any of them. Stops after the entry at which
     /// the encoded bytes total at least `bytes_max`.
     ///
     /// # Errors

@@ -244,13 +244,13 @@ pub const FORMAT_CUT: u8 = 16;
 /// messages. A build of format 16 would not run the job, and would leave the copies of edited and deleted messages
 /// unchanged.
 pub const FORMAT_FAN_OUT: u8 = 17;
-/// Format number of the row of a wide table with columns that have a compression of their own. A build of format 17
+/// Format number of the row of a wide table with columns that have a separate compression. A build of format 17
 /// could not read the blocks of such columns.
 pub const FORMAT_CODECS: u8 = 18;
-/// Format number of the row of a wide table with limits of the rates of reads and writes. A build of format 18 would
+/// Format number of the row of a wide table that limits the rates of reads and writes. A build of format 18 would
 /// not apply the limits.
 pub const FORMAT_LIMITS: u8 = 19;
-/// Format number of the row that marks an unfinished copy. Earlier builds take the row for the cursor and refuse the
+/// Format number of the row that marks an unfinished copy. Earlier builds read the row as the cursor, and refuse its
 /// format.
 pub const FORMAT_COPY: u8 = 20;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.

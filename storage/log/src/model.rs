@@ -32,7 +32,7 @@ pub trait Replay {
 pub struct Replayed {
     /// Table of the entry.
     pub table: TableId,
-    /// Request of the entry; `None` if the entry has no request or its table does not exist any more.
+    /// Request of the entry; `None` if the entry has no request, or if its table no longer exists.
     pub request: Option<RequestRecord>,
 }
 

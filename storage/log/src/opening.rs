@@ -6,8 +6,9 @@
 //!    after the highest sequence found, even if it belongs to an entry of a dropped table.
 //! 3. *Open*: close the older epochs. Apart from taking the lease, this is the first step that stores anything; all
 //!    reads precede it.
-//! 4. *Start* the threads. The flusher frees the parts that no manifest row referenced in step 1. A crash leaves these
-//!    parts if it happens before the edit that adds them, or between the edit that removes them and their release.
+//! 4. *Start* the threads. The flusher frees the parts that no manifest row referenced in step 1. A crash leaves such
+//!    parts if it happens after they are written and before the edit that adds them, or between the edit that removes
+//!    them and their release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,10 +32,11 @@ use crate::reply::Submitted;
 use crate::requests::Requests;
 use crate::settings::LogSettings;
 
-/// Width in bits of the ids that one owner of a shard assigns, if other owners can take the shard from it.
+/// Number of bits of an id that one owner of a shard counts up. The bits above hold the epoch of the owner. Applies
+/// only if leases are limited in time, so that another process can take the shard.
 ///
-/// The previous owner may still load or free segments that this owner does not see, so the two must never assign the
-/// same id. This leaves room for 16 million owners with 16 million ids each.
+/// A previous owner may still load or free segments that this owner does not see, so the two must never assign the same
+/// id. 24 bits leave room for 16 million owners with 16 million ids each.
 pub(crate) const EPOCH_ID_BITS: u32 = 24;
 
 /// Log that has read its manifest, but not yet its journal.
@@ -109,8 +111,8 @@ impl Opening {
         for table in manifest.tables.keys() {
             requests.load(backend.as_ref(), *table)?;
         }
-        // The threads free the orphans that were found above. If the lease has ended meanwhile, these orphans can be
-        // segments and parts that a newer owner has published.
+        // The threads free the orphans that were found above. If the lease ended before this point, these orphans can
+        // be segments and parts that a newer owner has published.
         ownership.check()?;
         Ok(Self {
             backend,
@@ -435,9 +437,11 @@ impl LogThreads {
     ///
     /// # Errors
     ///
-    /// `Misconfigured` if the backend is read-only; the error of the backend if it cannot cut the journal;
-    /// [`LogError::Append`] if the flush fails, and the flush is then retried in the background; [`LogError::Closed`]
-    /// if the threads are stopped; [`LogError::Failed`] if a thread has panicked.
+    /// - `Misconfigured` if the backend is read-only;
+    /// - the error of the backend if it cannot cut the journal;
+    /// - [`LogError::Append`] if the flush fails; it is then retried in the background;
+    /// - [`LogError::Closed`] if the threads are stopped;
+    /// - [`LogError::Failed`] if a thread has panicked.
     pub fn flush(&self) -> Result<()> {
         self.log.check_not_read_only()?;
         let end = self.committer.freeze()?;

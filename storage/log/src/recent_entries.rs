@@ -58,7 +58,7 @@ pub struct RecentPage {
     /// Entries, by sequence.
     pub entries: Vec<RecentEntry>,
     /// Sequence to continue from: `entries` holds all entries of the table from the requested sequence up to, but not
-    /// including, this one.
+    /// including, this sequence.
     pub next: SequenceNumber,
 }
 

@@ -21,7 +21,7 @@ pub struct Submitted {
     log: Arc<Log>,
 }
 
-/// Sender of one reply. If it is dropped without a reply, the writer gets the error of an ended log.
+/// Sender of one reply. If it is dropped without a reply, the writer gets the error that the log has ended.
 #[derive(Debug)]
 pub(crate) struct Replier(Arc<Slot>);
 

@@ -24,8 +24,8 @@ use crate::stamps::Stamps;
 /// Maximum size of a remembered outcome, in bytes. Its stored form, a third larger, must fit into one write of the
 /// backend.
 pub const OUTCOME_BYTES_MAX: usize = 2 << 20;
-/// Maximum size of all remembered outcomes, in bytes. They are in memory, and outcomes of large writes hold a result
-/// for each row, so the number of outcomes alone does not limit the memory.
+/// Maximum size of all remembered outcomes, in bytes. All outcomes are in memory, and the outcome of a large write
+/// holds a result for each row, so a limit on the number of outcomes alone does not bound the memory.
 const OUTCOMES_BYTES_MAX: usize = 128 << 20;
 
 /// Request key: 128-bit hash of the idempotency key that the client sent.
@@ -68,7 +68,7 @@ struct Outcome {
     version: u64,
     /// True if the row of this outcome is durable.
     saved: bool,
-    /// True if there may be a row with this key, written for this outcome or for an earlier one. The row is deleted
+    /// True if there may be a row with this key, written for this outcome or for an earlier outcome. The row is deleted
     /// after the eviction of the outcome.
     has_row: bool,
 }
@@ -78,8 +78,8 @@ struct Outcome {
 struct StoredOutcome {
     format: u8,
     at: i64,
-    /// Bytes of the outcome in format 1, as a list of numbers. Empty in format 2: a build that supports only format 1
-    /// needs the member to read the number of the format, which it then refuses.
+    /// Bytes of the outcome in format 1, as a list of numbers. Empty in format 2. The member must exist, because a
+    /// build that supports only format 1 reads the whole row before it checks the format number and refuses the row.
     outcome: Vec<u8>,
     /// Bytes of the outcome in format 2, in base64.
     #[serde(default)]

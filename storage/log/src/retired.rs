@@ -44,7 +44,7 @@ impl<M: Versioned, G> Retired<M, G> {
         self.0.lock().waiting.push((version, segments));
     }
 
-    /// Removes and returns the segments that no reader can use any more.
+    /// Removes and returns the segments that no reader can still use.
     pub fn take_free(&self) -> Vec<G> {
         let mut state = self.0.lock();
         state.replaced.retain(|manifest| manifest.strong_count() > 0);

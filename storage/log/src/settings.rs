@@ -13,8 +13,8 @@ pub struct LogSettings {
     pub pending_bytes_max: usize,
     /// Group size in bytes at which the committer stops collecting entries and writes the group.
     pub group_bytes_max: usize,
-    /// Maximum number of remembered outcomes of requests with an idempotency key. The oldest are evicted first, also if
-    /// all outcomes together exceed 128 MiB.
+    /// Maximum number of remembered outcomes of requests with an idempotency key. The oldest are evicted first.
+    /// Outcomes are also evicted if all outcomes together exceed 128 MiB.
     pub requests_max: usize,
     /// Time for which the outcome of a request is remembered.
     pub request_ttl: Duration,
@@ -23,8 +23,8 @@ pub struct LogSettings {
     /// Earliest time that a correct clock can show. A first start has no stored time to compare the clock with, so
     /// a clock that is before this time is not trusted.
     pub clock_floor: Timestamp,
-    /// Longest wait of an acknowledged append for the renewal of a lease that has expired meanwhile. After this time,
-    /// the process gives up the shard.
+    /// Longest wait of an acknowledged append for the renewal of a lease that expired during the append. After this
+    /// time, the process gives up the shard.
     pub renewal_patience: Duration,
     /// Supervisor that starts the threads of the log, and records a panic of any of them.
     pub supervisor: Supervisor,

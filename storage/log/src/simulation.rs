@@ -1,26 +1,38 @@
-//! Deterministic simulation of ownership and take-over. Several processes share an in-memory disk of the distributed
-//! character. A seed decides what each process does, when it is overtaken, and when its requests arrive.
+//! Deterministic simulation of ownership and take-over. Several processes share an in-memory disk with the behavior of
+//! a cluster (`Character::Distributed`). A seed determines the steps of each process, the times at which other
+//! processes overtake it, and the times at which its requests arrive.
 //!
-//! *Real code*: everything of a log that touches the backend. That is the opening, the replay and the close of older
-//! epochs (`opening.rs`), the lease and its renewals (`lease.rs`), the group commit (`committer.rs`), the flush
-//! (`flusher.rs`), edits of the manifest and their unknown outcomes (`edits.rs`), stamps, ids, remembered requests, and
-//! retired segments.
+//! *Real code*: everything of a log that touches the backend. These parts are:
 //!
-//! *Modeled*: the loops of the three threads, which call this code at the times that the scheduler chooses; the data
-//! model ([`notes`]); clients; the clocks; and the protocol that grants leases, which the in-memory backend copies from
-//! `tideline-backend-cassandra`. Not simulated: power cuts, parts, the history of the journal, and threads of one
-//! process that interrupt each other between two requests.
+//! - the opening, the replay and the close of older epochs (`opening.rs`);
+//! - the lease and its renewals (`lease.rs`);
+//! - the group commit (`committer.rs`);
+//! - the flush (`flusher.rs`);
+//! - edits of the manifest and their unknown outcomes (`edits.rs`);
+//! - stamps, ids, remembered requests, and retired segments.
 //!
-//! *Faults*: pauses of a process at any request, kills, stops, slow requests, a process that is cut off; lost
-//! responses; appends, edits and writes of rows that arrive later; and clocks that run at different speeds and show
-//! different times.
+//! *Modeled*:
+//!
+//! - the loops of the three threads, which call the real code at the times that the scheduler chooses;
+//! - the data model ([`notes`]), the clients and the clocks;
+//! - the protocol that grants leases, which the in-memory backend copies from `tideline-backend-cassandra`.
+//!
+//! *Not simulated*: power cuts, parts, the history of the journal, and threads of one process that interrupt each other
+//! between two requests.
+//!
+//! *Faults*:
+//!
+//! - pauses of a process at any request, kills and stops;
+//! - slow requests, lost responses, and processes without a connection to the disk;
+//! - appends, edits and writes of rows that arrive late;
+//! - clocks that run at different speeds and show different times.
 //!
 //! *Rules*, checked during the steps. A *view* is a response to a reader, or the state that a new owner finds.
 //!
 //! - Epochs rise. At most one process holds the lease by its own clock.
 //! - Stamps of an epoch are above those of all earlier epochs. No id is assigned twice.
-//! - A view holds everything that was acknowledged or read before, once. It holds no element of an older epoch that a
-//!   later owner did not find when it closed that epoch.
+//! - A view holds every element that was acknowledged or read before, exactly once. A view holds no element of an older
+//!   epoch that a later owner did not find when it closed that epoch.
 //! - Rows hold the newest note of each key.
 //!
 //! `TIDELINE_TAKE_OVERS` sets the number of seeds, `TIDELINE_SEED` the first one. A failed seed runs again and prints
@@ -37,7 +49,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use ledger::Counts;
 use world::World;
 
-/// Runs a seed. Returns the hash of its events and what happened.
+/// Runs a seed. Returns the hash and the counts of its events.
 fn run(seed: u64, is_printed: bool) -> (u64, Counts) {
     let world = World::new(seed, is_printed);
     while world.step() {}

@@ -12,11 +12,12 @@
 //!    direction.
 //!
 //! At a start, the wall clock is accepted at once if it is not before the stored time and exceeds it by at most the
-//! tolerance: the process was stopped in between. Otherwise the start is a reading like any other. A machine that was
-//! off for a weekend is therefore in doubt until the clock settles or is confirmed. The very first start has no stored
-//! time. It accepts the wall clock unless it is before the *floor*, the earliest time that a correct clock can show. A
-//! clock before the floor is in doubt until it reaches the floor or is confirmed; it never settles. Doubt itself is not
-//! stored: a restart begins the settling time anew. The time at which the clock last settled is stored.
+//! tolerance, because the process was stopped during this time. Otherwise the start is a reading like any other. A
+//! machine that was off for a weekend is therefore in doubt until the clock settles or is confirmed. The very first
+//! start has no stored time. It accepts the wall clock unless it is before the *floor*, the earliest time that a
+//! correct clock can show. A clock before the floor is in doubt until it reaches the floor or is confirmed; it never
+//! settles. Doubt itself is not stored: a restart begins the settling time anew. The time at which the clock last
+//! settled is stored.
 //!
 //! # Time of new points
 //!
@@ -36,9 +37,9 @@
 //! - by more only at the very first start, when the clock settles, or when an operator confirms a wrong clock.
 //!
 //! So if the trusted time was right and the wall clock jumps once, the lead is at most one hour, however often the
-//! process restarts. It is larger only if the jumped clock settles or is confirmed. For each further hour of lead, the
-//! wall clock must move ahead by another hour, followed by a start or a hundred hours of running. Once the wall clock
-//! is right again and within the tolerance, removing a lead takes twice its length.
+//! process restarts. The lead is larger only if the jumped clock settles or is confirmed. For each further hour of
+//! lead, the wall clock must move ahead by another hour, followed by a start or a hundred hours of running. Once the
+//! wall clock is right again and within the tolerance, removing a lead takes twice its length.
 //!
 //! The protection depends on monotonic time, which stands still while a machine is suspended. A wake-up is
 //! therefore handled like a jump of the wall clock.

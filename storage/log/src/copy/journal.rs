@@ -1,7 +1,7 @@
 //! Journal of a copy: the entries that a start applies again, and those that change streams read.
 //!
-//! The entries keep their sequences, so cursors of change streams stay valid. They are appended in one epoch. Epochs
-//! that interrupted copies have left in the target are closed without entries.
+//! The entries keep their sequences, so cursors of change streams stay valid. All entries are appended in one epoch.
+//! Epochs that interrupted copies have left in the target are closed without entries.
 
 use bytes::Bytes;
 use tideline_backend::{JournalEntry, WRITE_BYTES_MAX, WRITE_ROWS_MAX};

@@ -148,7 +148,7 @@ impl Copy<'_> {
     }
 }
 
-/// Rows of a partition of the source, for a load.
+/// Iterator over the rows of a partition of the source. `Backend::load` consumes it.
 struct Rows<'a> {
     source: &'a Side,
     partition: Partition,

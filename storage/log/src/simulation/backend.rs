@@ -70,8 +70,8 @@ impl Connection {
         answer
     }
 
-    /// Sends a request whose response is never lost, because a backend repeats the request until it is answered, or
-    /// needs no network request for it.
+    /// Sends a request whose response is never lost: a real backend repeats the request until it gets a response, or
+    /// needs no network request.
     fn call_without_loss<T>(
         &self,
         name: &str,

@@ -1,9 +1,11 @@
 //! Ledger of a simulation: the results that clients, readers and owners have received, and the rules for them.
 //!
 //! Notes and job rows are elements of sets that only grow, and each has its own number. So the rules of a consistent
-//! history are simple. A view holds each element at most once. It holds every element that was acknowledged or read
-//! before the view began. It holds no element that an owner of a later epoch did not find when it opened the log: all
-//! older epochs were closed by then.
+//! history are simple:
+//! - A view holds each element at most once.
+//! - A view holds every element that was acknowledged or read before the view began.
+//! - A view holds no element that an owner of a later epoch did not find when it opened the log, because all older
+//!   epochs were closed by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +18,7 @@ pub(super) struct Elements {
     sent: BTreeMap<u64, Epoch>,
     /// Elements that were acknowledged or read.
     promised: BTreeSet<u64>,
-    /// Elements that no view may hold any more.
+    /// Elements that no later view may hold.
     gone: BTreeSet<u64>,
 }
 

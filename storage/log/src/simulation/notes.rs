@@ -281,7 +281,7 @@ impl NoteModel {
         Ok(segment)
     }
 
-    /// Replaces the two oldest segments by one. Returns false if there are no two.
+    /// Replaces the two oldest segments by one segment. Returns false if there are fewer than two.
     pub(super) fn compact(&self) -> Result<bool> {
         let published = Arc::clone(&self.state.lock().published);
         let [one, two, ..] = published.segments[..] else {

@@ -46,7 +46,7 @@ impl World {
 
     fn try_to_open(self: &Arc<Self>, life: &Arc<Life>) -> Result<Running> {
         let settings = LogSettings {
-            // Nothing renews a lease while the only thread waits.
+            // The simulation has one thread, so no lease is renewed while it waits.
             renewal_patience: Duration::ZERO,
             request_ttl: Duration::from_secs(10 * 365 * 24 * 3_600),
             ..LogSettings::default()
@@ -79,8 +79,8 @@ impl World {
         })
     }
 
-    /// Compares everything that a new owner has found with the ledger. A process whose lease has ended meanwhile serves
-    /// nothing, so its view does not count.
+    /// Compares everything that a new owner has found with the ledger. A process whose lease has ended during the
+    /// opening serves no requests, so its view does not count.
     fn check_opened(&self, life: &Life, running: &Running) {
         if running.log.check_lease().is_err() {
             return;

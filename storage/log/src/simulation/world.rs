@@ -27,14 +27,14 @@ use crate::log::{Log, SHARD};
 
 /// Time for which a lease holds.
 pub(super) const LEASE: Duration = Duration::from_secs(10);
-/// Divisor of the lease time that gives the interval of renewals, as in the log.
+/// Divisor of the lease time: a lease is renewed after a quarter of its time, as in the log.
 const RENEWED_AFTER: u32 = 4;
 /// Maximum number of requests that are interrupted at the same time, nested within each other.
 const DEPTH_MAX: usize = 3;
 /// True time at the start, by a correct wall clock.
 const START_SECONDS: i64 = 1_800_000_000;
 
-/// Chances of one run, chosen by its seed.
+/// Probabilities of faults, and other parameters of one run, derived from its seed.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Steps of all processes.
@@ -69,7 +69,7 @@ impl Clock for SkewedClock {
     }
 }
 
-/// Place of a process, with properties that survive its restarts.
+/// Machine of a process: the properties that survive restarts of the process.
 struct Process {
     per_mille: u64,
     skew_nanos: i64,
@@ -346,7 +346,7 @@ impl World {
 
     // --- steps -------------------------------------------------------------------------------------------
 
-    /// Runs one step: lets time pass, and lets one process do something. Returns false if no steps are left.
+    /// Runs one step: advances the time, and performs one action of one process. Returns false if no steps are left.
     pub(super) fn step(self: &Arc<Self>) -> bool {
         if self.steps.fetch_add(1, Ordering::Relaxed) >= self.plan.steps {
             return false;
@@ -526,13 +526,13 @@ impl World {
 }
 
 impl Running {
-    /// Returns true if no step that is overtaken edits the manifest.
+    /// Returns true if no interrupted step is editing the manifest.
     pub(super) fn is_editable(&self) -> bool {
         self.log.edit.try_lock().is_some()
     }
 }
 
-/// Returns the manifest rows that the disk holds now.
+/// Returns the numbers of the job rows in the manifest on the disk.
 pub(super) fn job_numbers(backend: &dyn Backend) -> Vec<u64> {
     let manifest = backend.manifest(SHARD).expect("the disk answers");
     let jobs = manifest

@@ -1,4 +1,4 @@
-//! Tests of copies between backends: whatever interrupts a copy, it continues, and the target equals the source.
+//! Tests of copies between backends: an interrupted copy continues, and the target then equals the source.
 //!
 //! Random rows, entries and manifests are copied from the embedded engine into the in-memory backend in its distributed
 //! character and back.
@@ -43,7 +43,7 @@ fn settings() -> CopySettings {
     }
 }
 
-/// Random bytes that cannot be compressed to nothing.
+/// Returns fewer than `max` random bytes, which can hardly be compressed.
 fn random_bytes(random: &mut Random, max: u64) -> Bytes {
     let count = random.below(max);
     (0..count).map(|_| random.below(256) as u8).collect()
@@ -99,7 +99,7 @@ fn fill(backend: &dyn Backend, random: &mut Random) {
             let mut rows = random_rows(random, 80).into_iter().map(Ok);
             backend.load(segment, bucket, &mut rows).expect("load");
         }
-        // The last ones are not published.
+        // The part and the segment of the last round are not published.
         if n < 6 {
             changes.push(put(ManifestKind::Part, &part_name(part.part), "a part"));
             changes.push(put(
@@ -143,7 +143,7 @@ fn append(backend: &dyn Backend, random: &mut Random, epoch: Epoch, sequences: s
     }
 }
 
-/// All that a start reads from a backend.
+/// All data that a start reads from a backend.
 #[derive(Debug, PartialEq)]
 struct Content {
     manifest: Vec<ManifestRow>,
@@ -200,7 +200,7 @@ fn content(backend: &dyn Backend) -> Content {
     }
 }
 
-/// Storage that is opened again and again.
+/// Storage that can be opened repeatedly.
 enum Storage {
     Memory(Arc<MemoryDisk>),
     Fjall(TempDir),
@@ -230,7 +230,8 @@ impl Storage {
     }
 }
 
-/// Copies, with an interruption after a random number of pieces, again and again. Returns the number of interruptions.
+/// Repeats the copy until it is complete, and interrupts each attempt after a random number of pieces. Returns the
+/// number of interruptions.
 fn copy_with_interruptions(source: &Storage, target: &Storage, random: &mut Random) -> (u64, CopyProgress) {
     let mut interruptions = 0;
     loop {

@@ -43,7 +43,7 @@ struct Counts {
     all: BTreeMap<String, Counter>,
     active: Changed,
     frozen: Vec<(SequenceNumber, Changed)>,
-    /// True if the model refuses the next manifest that it is to take over.
+    /// True if the model refuses to take over the next manifest.
     refuses_manifest: bool,
     /// Version of the last manifest that the model has taken over.
     taken_over: u64,
@@ -412,7 +412,7 @@ fn a_manifest_that_a_model_has_refused_is_taken_over_by_the_next_edit() {
     let database = Database::open(Arc::new(backend));
     let log = database.threads.log();
     let before = log.manifest();
-    // Like an edit whose outcome did not reach the log.
+    // Simulates an edit whose outcome did not reach the log.
     let change = put_cursor(&before.cursor);
     let edited = log.backend().edit(SHARD, log.epoch(), before.version, &[change]);
     edited.expect("the manifest is edited");
