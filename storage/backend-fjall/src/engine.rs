@@ -435,7 +435,7 @@ impl Engine {
             let found = self.database.snapshot().range(keyspace, range.clone());
             for next in found.take(batch_rows) {
                 let key = next.key()?;
-                // The next batch starts after the deletes of this one.
+                // The next batch starts after the last key of this batch.
                 range.0 = Bound::Excluded(key.to_vec());
                 batch.remove(keyspace, key);
             }
@@ -458,7 +458,8 @@ impl Engine {
     /// still in use only when it rotates a non-empty memtable of any keyspace.
     pub(crate) fn free_dropped_tables(&self) -> fjall::Result<()> {
         let mut waiting = std::mem::take(&mut *self.unfreed.lock());
-        // A compaction of parts leaves old versions, too. Later writes free them; without writes, this call does.
+        // A compaction of parts also leaves old versions. Later writes free these versions; without later writes, this
+        // call does.
         if let Some(parts) = self.parts() {
             let old = u32::try_from(parts.tree.version_free_list_len()).unwrap_or(u32::MAX);
             let before = self.old_versions.swap(old, Ordering::Relaxed);

@@ -168,7 +168,7 @@ impl HighWater {
         noted.is_dirty = true;
     }
 
-    /// Removes the marks of journals that are about to be deleted, durably.
+    /// Durably removes the marks of journals that are about to be deleted.
     pub(crate) fn forget(&self, shard: Shard, epochs: &[Epoch]) -> io::Result<()> {
         {
             let mut noted = self.noted.lock();
@@ -182,7 +182,7 @@ impl HighWater {
         self.save()
     }
 
-    /// Replaces all marks with `marks`, durably.
+    /// Durably replaces all marks with `marks`.
     pub(crate) fn reset(&self, folder: &Path, marks: Marks) -> io::Result<()> {
         *self.noted.lock() = Noted {
             marks,

@@ -141,8 +141,8 @@ pub(crate) struct ShardJournal {
     /// Files by epoch, then generation. The active file, if it has entries, is the last.
     files: Vec<JournalFile>,
     active: Option<ActiveFile>,
-    /// Newest forgotten file. If an epoch has no other files, its next file follows this one, so that no two files of a
-    /// history have the same id.
+    /// Newest forgotten file. If its epoch has no other files, the next file of the epoch follows this file, so that no
+    /// two files of a history have the same id.
     forgotten: Option<FileId>,
     /// Lowest sequence with which the next file may begin, if a cut was requested.
     cut: Option<SequenceNumber>,
@@ -419,7 +419,8 @@ impl ShardJournal {
     /// broken.
     ///
     /// The other entries in the file belong to the failed append. Their outcome was reported as unknown, and their
-    /// model has not applied them. They are removed, so that the next start does not apply a repeated write twice.
+    /// model has not applied them. The other entries are removed, so that the next start does not apply a repeated
+    /// write twice.
     ///
     /// If nothing is left of the file, the next append creates it again; this function first checks that it can be
     /// created.

@@ -8,8 +8,8 @@
 //! exists, of parts. If the numbers differ, rows are missing.
 //!
 //! Missing rows are a loss only if they belong to a *promised* commit, that is, a commit acknowledged as durable. The
-//! stored count therefore also gives the number of promised commits. A buffered batch stores this number explicitly. A
-//! synced batch is written only when all earlier commits are durable, so its own number serves for both.
+//! stored count therefore also includes the number of promised commits. A buffered batch stores this number explicitly.
+//! A synced batch is written only when all earlier commits are durable, so its own number serves for both.
 //!
 //! The cold store counts its loads and its writes to parts in the same way, but does not count in `rows`.
 

@@ -1,10 +1,10 @@
-//! History of a journal: files that no replay needs any more, kept for readers of change streams.
+//! History of a journal: files that are no longer needed for a replay and are kept for readers of change streams.
 //!
 //! A file moves to the folder of the history when it is forgotten. Its new name begins with its last sequence, so a
-//! start need not read the file. A marker file holds the sequence from which everything is kept. It is written before a
-//! file is freed, so a reader never mistakes the entries of a freed file for a range without entries. Files are read in
-//! pages. The offsets of some frames are kept in memory, so that a page need not be searched from the beginning of its
-//! file.
+//! start need not read the file. A marker file holds the sequence from which all entries are kept. The marker is
+//! written before a file is freed, so a reader never mistakes the entries of a freed file for a range without entries.
+//! Files are read in pages. The offsets of some frames are kept in memory, so that a page need not be searched from the
+//! beginning of its file.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ use super::{JournalFile, ShardJournal};
 use crate::error::{During, at, from_io};
 use crate::files::{list, remove_file, replace, sync_folder};
 
-/// Name of the folder of the history, beside the folder of the journals.
+/// Name of the folder of the history, next to the folder of the journals.
 pub(crate) const HISTORY: &str = "history";
 /// End of the name of a marker file, after the number of the shard.
 const MARKER: &str = ".from";
@@ -167,7 +167,7 @@ impl History {
         sync_folder(&self.folder)
     }
 
-    /// Removes everything.
+    /// Removes all kept files and the marker file.
     fn end(mut self, offsets: &Offsets) -> io::Result<()> {
         for kept in self.files.drain(..) {
             remove_offsets(offsets, kept.file.id);
@@ -183,7 +183,7 @@ impl History {
 }
 
 impl ShardJournal {
-    /// Keeps the entries from `from` on, also after they are forgotten; `None` ends the history.
+    /// Keeps the entries from `from` on, even after they are forgotten; `None` ends the history.
     pub(crate) fn keep_history(&mut self, from: Option<SequenceNumber>) -> Result<()> {
         let folder = self.folder.with_file_name(HISTORY);
         let kept = match (from, &mut self.history) {

@@ -85,7 +85,7 @@ impl Survey {
                 Ending::remove(folder, file.id)?;
             }
             sync_folder(folder)?;
-            // The newest file is removed first, so that a kill in between leaves no undetected gap.
+            // The newest file is removed first, so that a kill between two removals leaves no undetected gap.
             for file in lost.iter().rev().filter(|file| file.bytes.start == 0) {
                 fs::remove_file(folder.join(file.id.name()))?;
                 sync_folder(folder)?;
@@ -175,8 +175,8 @@ pub(super) fn settle(folder: &Path, id: FileId, length: u64) -> Result<Option<Wa
     Ok(Some(walked))
 }
 
-/// Variant of [`settle`] for a start: the file belongs to an earlier run, which may have been killed after a failed
-/// sync.
+/// Makes a file of an earlier run durable at a start, like [`settle`]. The earlier run may have been killed after a
+/// failed sync.
 ///
 /// Only the bytes after the last known sync are doubtful. A durable copy of the doubtful bytes is written first. Then
 /// the file is truncated at the first doubtful byte, and the same bytes are appended, so that their blocks are written

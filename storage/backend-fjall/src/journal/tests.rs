@@ -213,7 +213,7 @@ fn a_kill_while_the_end_is_written_again_loses_nothing() {
 /// Marker file with the sequence 300, before its checksum.
 const MARKER: &[u8; 16] = b"TLHISTRY\x2c\x01\0\0\0\0\0\0";
 
-/// Journal with a history of three files: sequences 0 to 9, 10 to 19 and 20 to 29.
+/// Creates a journal with a history of three files: sequences 0 to 9, 10 to 19 and 20 to 29.
 fn with_history(root: &Path) -> ShardJournal {
     let folder = root.join("journal");
     fs::create_dir_all(&folder).expect("a folder");
@@ -238,7 +238,7 @@ fn page(journal: &ShardJournal, from: u64) -> (u64, bool, Vec<u64>, u64) {
     (page.from.0, page.is_damaged, sequences.collect(), page.next.0)
 }
 
-/// Journal with a history, without entries.
+/// Creates a journal with a history and without entries.
 fn with_empty_history(root: &Path) -> ShardJournal {
     let folder = root.join("journal");
     fs::create_dir_all(&folder).expect("a folder");
