@@ -160,7 +160,7 @@ impl Backend for CassandraBackend {
     fn renew(&self, shard: Shard, epoch: Epoch) -> Result<Lease> {
         let renewed = self.leases.renew(self.open_cluster()?, shard, epoch);
         if self.leases.epoch(shard).is_none() {
-            // This process has lost all of its shards, and must not append to their journals any more.
+            // This process has lost all of its shards, and must no longer append to their journals.
             self.journals.end();
         }
         renewed
@@ -397,7 +397,7 @@ impl Backend for CassandraBackend {
 
 impl Drop for CassandraBackend {
     fn drop(&mut self) {
-        // This process writes nothing more, so others need not wait for the end of the lease.
+        // This process no longer writes, so other processes need not wait for the end of the lease.
         if let Err(error) = self.close() {
             tracing::warn!(%error, "the lease could not be given up; another process takes the data after its end");
         }

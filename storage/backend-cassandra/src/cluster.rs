@@ -89,7 +89,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects, and checks the version of the tables.
+    /// Connects to the cluster, and checks the version of the tables.
     pub(crate) fn open(options: CassandraOptions) -> Result<Self> {
         schema::check_keyspace(&options.keyspace)?;
         let runtime = runtime()?;
@@ -301,7 +301,7 @@ impl Cluster {
         };
     }
 
-    /// Returns the error of a call. A conditional write of unknown effect has an error kind of its own.
+    /// Returns the error of a call. A conditional write of unknown effect has a separate error kind.
     fn failed(kind: RequestKind, failure: Failure) -> BackendError {
         match (kind, failure.effect) {
             (RequestKind::Conditional, Effect::Unknown) => BackendError::Unknown {
@@ -321,7 +321,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns true if the condition of a statement was fulfilled. The first column of the result holds this; the other
+/// Returns true if the condition of a statement was fulfilled, as the first column of the result reports. The other
 /// columns depend on the outcome.
 pub(crate) fn is_applied(result: QueryResult) -> Result<bool> {
     use scylla::value::{CqlValue, Row};
@@ -367,7 +367,7 @@ pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
     builder.build().await.map_err(|error| of_connection(&error))
 }
 
-/// Runs a future on threads of its own.
+/// Runs a future on separate threads.
 pub(crate) fn block_on_new<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = runtime()?;
     let outcome = runtime.block_on(future);

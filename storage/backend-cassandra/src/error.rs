@@ -1,7 +1,7 @@
 //! Errors of the driver, classified by the possible effect of the request.
 //!
-//! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, it may have had
-//! its effect, or have it later.
+//! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, the request may
+//! have had an effect, or may still have one later.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -153,7 +153,7 @@ fn is_login_refused(error: &NewSessionError) -> bool {
 }
 
 /// Returns true if the certificate of a node is unknown, or if the node does not encrypt. The driver reports every
-/// error of an encrypted connection as invalid data, and errors of plain connections never in this way.
+/// error of an encrypted connection as invalid data, and never reports an error of a plain connection in this way.
 fn is_encryption_refused(error: &NewSessionError) -> bool {
     matches!(last_connection(error), Some(ConnectionError::IoError(error)) if error.kind() == ErrorKind::InvalidData)
 }

@@ -34,7 +34,7 @@ use crate::ownership::Leases;
 const SLOT_BYTES: i64 = 32 << 20;
 /// Maximum bytes of the entries of a batch. A batch has at least one entry.
 const BATCH_BYTES: usize = 256 << 10;
-/// Size of a response that each request for entries aims at, in bytes.
+/// Target size of the response to a request for entries, in bytes.
 const PAGE_BYTES: usize = 2 << 20;
 /// Maximum number of entries in the response to the first request of a read.
 const ENTRIES_AT_FIRST: i32 = 8;
@@ -98,7 +98,7 @@ struct State {
     slots: BTreeMap<SlotKey, JournalSlot>,
     closed: BTreeMap<i64, Closed>,
     history_from: Option<i64>,
-    /// Epochs below this one have no entries for a replay.
+    /// Epochs below this epoch have no entries for a replay.
     epoch_min: i64,
     /// Highest acknowledged sequence of the owner's epoch.
     acknowledged: Option<i64>,
@@ -821,7 +821,8 @@ impl State {
         }
     }
 
-    /// Returns true if a stored entry belongs to the journal and was acknowledged by its owner, or found by the next.
+    /// Returns true if a stored entry belongs to the journal and was acknowledged by its owner, or found by the next
+    /// owner.
     fn is_durable(&self, epoch: i64, sequence: i64) -> bool {
         if epoch == self.epoch && self.epoch > 0 {
             return self.acknowledged.is_some_and(|last| sequence <= last);

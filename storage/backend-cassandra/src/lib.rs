@@ -1,7 +1,7 @@
 //! Distributed backend: Apache Cassandra or ScyllaDB, reached with the driver `scylla`.
 //!
-//! The cluster replicates and spreads the data. A process owns the shard for the time of its lease, and holds nothing
-//! that the cluster does not hold too. The tables and the rules for their use are in [`schema`].
+//! The cluster replicates and spreads the data. A process owns the shard for the time of its lease, and stores no data
+//! outside the cluster. The tables and the rules for their use are in [`schema`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,9 +18,12 @@
 //! | [`check`] | checks of a cluster before it is used |
 //! | [`fixture`] | keyspaces for tests |
 //!
-//! Three rules hold everywhere. Rows are written plainly, under keys that no other process writes; only leases,
-//! manifests and ends of epochs are conditional (light-weight transactions). Every read and write needs a quorum of the
-//! local data center. No decision compares the clocks of two machines.
+//! Three rules hold everywhere:
+//!
+//! - Rows are written plainly, under keys that no other process writes. Only writes of leases, manifests and ends of
+//!   epochs are conditional (light-weight transactions).
+//! - Every read and write needs a quorum of the local data center.
+//! - No decision compares the clocks of two machines.
 
 mod backend;
 pub mod check;

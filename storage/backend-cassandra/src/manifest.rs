@@ -1,7 +1,7 @@
 //! Manifest of a shard: conditional edits, and reads that see every earlier edit.
 //!
 //! The rows share a partition with the epoch and the version of the shard, so an edit checks both and changes the rows
-//! as one conditional write. The same partition holds the ends of closed epochs, which are no manifest rows.
+//! as one conditional write. The same partition holds the ends of closed epochs, which are not manifest rows.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::error::{RETRY_AFTER, unexpected};
 
 /// Rows of one page of a manifest. A row has at most 64 KiB.
 const PAGE_ROWS: i32 = 100;
-/// Attempts to read all pages of one version.
+/// Maximum number of attempts to read all pages of one version.
 const ATTEMPTS: u32 = 20;
 
 /// Statements of manifests.
@@ -131,8 +131,8 @@ impl Manifests {
     /// Returns the fence of this process for a shard; `None` if this process has not taken the shard. If an edit has an
     /// unknown outcome, first raises the fence.
     ///
-    /// A node can hold a request for any time and then apply it, also after a later read. An edit has the fence as a
-    /// condition, so raising the fence decides the edit: it was applied before, or it never is.
+    /// A node can delay a request for any time, and apply it even after a later read. An edit has the fence as a
+    /// condition, so raising the fence decides the outcome: either the edit was applied before, or it is never applied.
     async fn decide(&self, cluster: &Cluster, shard: Shard) -> Result<Option<Fence>> {
         let Some(fence) = self.fences.lock().get(&shard).copied() else {
             return Ok(None);

@@ -34,7 +34,7 @@ pub struct CassandraOptions {
     /// Time for which this process owns the shard without a renewal. After a crash, another process takes the shard
     /// over after a quarter more than this time.
     pub lease: Duration,
-    /// Address at which other processes reach the HTTP service of this one; stored with the lease.
+    /// Address at which other processes reach the HTTP service of this process; stored with the lease.
     pub advertise: String,
     /// Longest time of one request to the cluster.
     pub request_timeout: Duration,

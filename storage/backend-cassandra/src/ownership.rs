@@ -4,8 +4,8 @@
 //! is to take a shard watches the row of the owner of the shard. If the count of renewals does not change for a lease
 //! and a quarter, by the clock of the watcher alone, the watcher marks the owner as dead, under the condition that the
 //! count has not changed. Only then does the watcher take the shard, in a new epoch. So a successful renewal proves
-//! that no other process has taken a shard of this one, and clocks of different machines are never compared. The only
-//! assumption is that the speeds of the clocks agree within a quarter.
+//! that no other process has taken a shard of the renewing process, and clocks of different machines are never
+//! compared. The only assumption is that the speeds of the clocks agree within a quarter.
 //!
 //! A process that joins removes rows of dead members that own no shard.
 
@@ -27,15 +27,15 @@ const CLUSTER: i32 = 0;
 const STAMPS_AHEAD: i64 = 60_000_000;
 /// Longest retry delay that is reported to a process that waits for a shard.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
-/// Attempts to find out the effect of a conditional write.
+/// Maximum number of attempts to determine the outcome of a conditional write.
 const ATTEMPTS: u32 = 5;
-/// Rows of dead members that a process removes when it joins, so that a take-over stays short.
+/// Maximum number of rows of dead members that a process removes when it joins. The limit keeps a take-over short.
 const REMOVED_MAX: usize = 16;
 
 /// Owner of a shard, as other processes see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Address of its HTTP service; empty if it gave none.
+    /// Address of the HTTP service of the owner; empty if the owner has published none.
     pub address: String,
     /// Epoch of the shard.
     pub epoch: Epoch,
@@ -69,8 +69,8 @@ struct Member {
 
 impl Member {
     /// Begins a renewal, and returns the member after its success. The number of the renewal is used up even if the
-    /// renewal fails: if it was applied and its reply was lost, another process has already seen the number, and would
-    /// not notice a later renewal with the same number.
+    /// renewal fails. The renewal may have been applied although its reply was lost; another process may then have seen
+    /// the number, and would not notice a later renewal with the same number.
     fn begin_renewal(&mut self, stamp_min: i64) -> Self {
         self.renewals += 1;
         Self {
@@ -269,8 +269,8 @@ impl Leases {
     /// it has been silent for long enough.
     async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid, stamp_min: i64) -> Result<i64> {
         let Some(seen) = self.seen(cluster, owner).await? else {
-            // The row was removed: only rows of dead members that own no shard are removed, but this member took the
-            // shard at the same moment. It reserved its stamps earlier, by its own clock.
+            // The row of the owner was removed. Only rows of dead members that own no shard are removed, so the owner
+            // took the shard while its row was being removed. The owner reserved its stamps earlier, by its own clock.
             return Ok(stamps_until(stamp_min));
         };
         if seen.is_dead {

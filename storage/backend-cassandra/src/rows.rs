@@ -27,9 +27,9 @@ use crate::error::unexpected;
 
 /// Timestamp of rows that are written once.
 pub(crate) const WRITTEN_ONCE: i64 = 1;
-/// Size of a response that each request for a page aims at, in bytes.
+/// Target size of the response to a request for a page, in bytes.
 const PAGE_BYTES: u64 = 2 << 20;
-/// Maximum number of rows of a request to a table of which no row was read yet.
+/// Maximum number of rows of a request to a table before the first row of the table is read.
 const ROWS_AT_FIRST: u64 = 32;
 /// Maximum number of rows of a request.
 const ROWS_MAX: u64 = 5_000;
@@ -47,7 +47,7 @@ struct Table {
     delete_from: PreparedStatement,
     drop: PreparedStatement,
     get: PreparedStatement,
-    /// Scans with an end and without one, each ascending and descending.
+    /// Scans with and without an upper bound, each ascending and descending.
     scans: [[PreparedStatement; 2]; 2],
     /// Recent average of the bytes of a row; 0 before the first row.
     row_bytes: AtomicU64,
@@ -322,7 +322,7 @@ impl Rows {
     /// Writes rows in batches, several of them in flight.
     ///
     /// The iterator runs on the calling thread, because its rows may come from the same cluster. A second thread sends
-    /// the batches. Few batches wait between them, so the memory does not grow with the number of rows.
+    /// the batches. Few batches wait between the two threads, so the memory does not grow with the number of rows.
     pub(crate) fn load(
         &self,
         cluster: &Cluster,

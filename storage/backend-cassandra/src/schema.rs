@@ -16,7 +16,8 @@
 //! | `space_row` | space, bucket | rows of key spaces | plainly, with stamps |
 //!
 //! Rows that are written once have fixed timestamps: 1 for the insert, a higher number for each later change. Then no
-//! clock of a machine decides which of them is newer. Rows of parts and spaces carry the stamps of their owner.
+//! clock of a machine decides which version of a row is newer. Rows of parts and spaces carry the stamps of their
+//! owner.
 
 use futures_util::future::try_join_all;
 use scylla::client::session::Session;
@@ -45,7 +46,8 @@ const TABLES: [&str; 8] = [
 /// Statement that reads the version.
 const READ_VERSION: &str = "SELECT version FROM schema_version WHERE name = 'tideline'";
 
-/// Time for which `schema_version`, `member` and `shard` keep the marks of deleted rows, in seconds: one day.
+/// Time for which `schema_version`, `member` and `shard` keep the marks of deleted rows (tombstones), in seconds: one
+/// day.
 const GC_DAY: u32 = 86_400;
 /// The same time for the tables of journals, units and segments: as long as nodes keep writes for a node that is down.
 const GC_HINTS: u32 = 10_800;
@@ -234,7 +236,7 @@ fn tables(release: &str) -> Vec<String> {
         ),
     };
     let few = "{'class': 'LeveledCompactionStrategy'}";
-    // Values are compressed already.
+    // Values are already compressed.
     let plain = match major {
         Some(4..) => " AND compression = {'enabled': false}",
         _ => " AND compression = {'sstable_compression': ''}",

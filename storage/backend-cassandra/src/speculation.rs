@@ -6,8 +6,8 @@
 //!
 //! The usual time is estimated like the retransmission timeout of TCP (RFC 6298): the mean of the recent times plus
 //! four times their mean deviation. So speculative requests are rare, and stay rare while all nodes are slow. Each
-//! request is timed by itself: the time of a read that was sent twice contains the delay, which would then grow without
-//! bound.
+//! request is timed separately. The time of a read that was sent twice includes the delay; if such times were used, the
+//! delay would grow without bound.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const DELAY_MIN: Duration = Duration::from_millis(20);
 const DELAY_FIRST: Duration = Duration::from_millis(500);
 /// Share of a new time in the mean, and in the mean deviation.
 const GAINS: (f64, f64) = (1.0 / 8.0, 1.0 / 4.0);
-/// Mean deviations that are added to the mean.
+/// Number of mean deviations that are added to the mean.
 const DEVIATIONS: f64 = 4.0;
 
 /// Policy and counter of speculative requests, and the times of the requests.

@@ -1,4 +1,4 @@
-//! Encrypted connections, with the feature `tls`. Without it, they are refused.
+//! Encrypted connections, with the feature `tls`. Without the feature, encrypted connections are refused.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! List of the segments and parts that have rows.
 //!
 //! A unit and its bucket are listed before the first row of the bucket is written, so every row can be found and freed,
-//! also if the process that wrote it is gone. Each process remembers what it has listed.
+//! even if the process that wrote it has ended. Each process remembers the buckets that it has listed.
 //!
-//! The list also holds the bytes of loaded buckets, as they were sent. The copies and the files of the cluster are not
-//! measured.
+//! The list also holds the bytes of loaded buckets, as they were sent. The space that copies and files take in the
+//! cluster is not measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use tideline_model::{GroupId, PartId, SegmentId, TableId, Tier};
 use crate::cluster::{Cluster, RequestKind};
 use crate::error::unexpected;
 
-/// Number of a kind of units in the list.
+/// Stored number of a kind of unit in the list.
 const SEGMENT: i8 = 1;
 const PART: i8 = 2;
 /// Timestamps of the rows of the list.
@@ -229,7 +229,7 @@ impl Units {
     }
 }
 
-/// Place of a unit in the list.
+/// Row of a unit in the list.
 struct Listing {
     shard: i32,
     kind: i8,

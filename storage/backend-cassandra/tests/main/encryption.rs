@@ -1,4 +1,5 @@
-//! Encrypted connections: the certificate of a node is checked. Needs the feature `tls`; without it, they are refused.
+//! Encrypted connections: the certificate of a node is checked. Without the feature `tls`, encrypted connections are
+//! refused.
 
 #[cfg(not(feature = "tls"))]
 #[test]

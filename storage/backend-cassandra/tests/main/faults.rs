@@ -1,6 +1,7 @@
-//! A node that is paused or killed: calls end in time, outcomes are found out, nothing acknowledged is lost.
+//! A node that is paused or killed: calls end in time, unknown outcomes are resolved, and no acknowledged write is
+//! lost.
 //!
-//! Each test has a node of its own, because the other tests of the binary need theirs.
+//! These tests share a separate node, because the other tests of the binary need a node that keeps running.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ fn node() -> Option<MutexGuard<'static, CassandraNode>> {
     Some(node)
 }
 
-/// Keyspace with short timeouts, and a lease that does not end during a test.
+/// Creates a keyspace with short timeouts, and with a lease that does not end during a test.
 fn keyspace(node: &CassandraNode) -> Keyspace {
     let mut keyspace = Keyspace::new(node.address());
     keyspace.0.options.lease = Duration::from_secs(3_600);
@@ -171,7 +172,7 @@ fn the_outcome_of_an_edit_is_found_out() {
     }
     eprintln!("{unknown} edits had no known outcome, {made} edits were made");
     assert!(unknown > 0, "no edit met the pause");
-    // The node has had time to apply what it had held back.
+    // The node has had time to apply the requests that it had held back.
     wait::pause(Duration::from_secs(3));
     let manifest = keyspace.open().manifest(SHARD).expect("a manifest");
     assert_eq!((manifest.version, manifest.rows.len() as u64), (version, made));

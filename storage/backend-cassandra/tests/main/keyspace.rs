@@ -55,7 +55,7 @@ impl Keyspace {
     }
 }
 
-/// Runs a statement with a session of its own.
+/// Runs a statement in a separate session.
 pub(crate) fn run(
     contact: &str,
     keyspace: Option<&str>,

@@ -1,5 +1,5 @@
 //! Integration tests of the distributed backend on real nodes: the contract, take-over, entries that arrive late, nodes
-//! that stop, clusters of three, encrypted connections, and settings that are wrong.
+//! that stop, clusters of three, encrypted connections, and wrong settings.
 
 mod conformance;
 mod encryption;

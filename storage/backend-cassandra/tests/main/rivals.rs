@@ -18,12 +18,12 @@ use crate::take_over::change;
 const RIVALS: u64 = 3;
 const LEASE: Duration = Duration::from_millis(1_500);
 
-/// Everything that was acknowledged.
+/// All acknowledged entries, edits and takes.
 #[derive(Default)]
 struct Ledger {
     entries: BTreeMap<u64, String>,
     edits: Vec<String>,
-    /// Epochs in the order in which they acknowledged something.
+    /// Epoch of each acknowledgement, in order of time.
     epochs: Vec<u64>,
     takes: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! Settings and rights that do not fit: each is refused with a reason and the required change.
+//! Wrong settings and missing rights: each is refused with a reason and the required change.
 //!
 //! The reasons are part of the interface: an operator reads them at the start of a server.
 

@@ -1,4 +1,4 @@
-//! Leases: which process owns the shard, and what a process that lost it can still change.
+//! Leases: which process owns the shard, and what a process that has lost the shard can still change.
 //!
 //! Rows that a former owner sends late are written with the driver, under the keys that it would use.
 
@@ -27,7 +27,7 @@ fn an_owner_keeps_the_shard_until_it_is_silent() {
     let (old, new) = (keyspace.open(), keyspace.open());
     let mut held = old.take(SHARD).expect("the shard is free");
 
-    // The owner renews: another process waits in vain.
+    // The owner renews its lease, so another process cannot take the shard.
     let begun = Instant::now();
     let mut renewed = begun;
     while begun.elapsed() < 3 * lease {
@@ -40,7 +40,7 @@ fn an_owner_keeps_the_shard_until_it_is_silent() {
     let owner = new.owner(SHARD).expect("a read").expect("an owner");
     assert_eq!((owner.epoch, owner.is_dead), (held.epoch, false));
 
-    // It is silent: the other process takes the shard, but not before the lease is over.
+    // The owner stops renewing: the other process takes the shard, but not before the lease has expired.
     let next = take_when_free(&new);
     let silent_for = renewed.elapsed();
     assert!(silent_for >= lease + lease / 4, "taken after {silent_for:?}");
@@ -50,7 +50,7 @@ fn an_owner_keeps_the_shard_until_it_is_silent() {
         "stamps of owners do not overlap: {next:?} after {held:?}"
     );
 
-    // The former owner changes nothing any more.
+    // The former owner can no longer change anything.
     let edited = old
         .edit(SHARD, held.epoch, 0, &change("stale"))
         .expect("an outcome");
