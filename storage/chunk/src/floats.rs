@@ -1,10 +1,10 @@
 //! Codec of columns of doubles. All values are restored bit for bit.
 //!
-//! Most measured values are short decimals. They are multiplied by a power of ten and stored as integers. If division
-//! by the power does not restore a value exactly (NaN, infinities, −0.0, long fractions), the value is an exception
-//! and is stored separately. The method is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point
-//! Compression", 2023), but divides instead of multiplying by the inverse, so that every decimal of up to 15 digits is
-//! exact.
+//! Most measured values are short decimals. Such values are multiplied by a power of ten and stored as integers. If
+//! division by the power does not restore a value exactly (NaN, infinities, −0.0, long fractions), the value is an
+//! exception and is stored separately. The method is that of ALP (Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless
+//! floating-Point Compression", 2023), but divides instead of multiplying by the inverse, so that every decimal of up
+//! to 15 digits is exact.
 //!
 //! The values of other columns are packed as 64-bit integers with the same bits, because neighboring values share
 //! sign and exponent. Doubles converted from narrower floats also share trailing zeros, which are shifted out.

@@ -1,7 +1,7 @@
 //! Encodes entropy-coded integers.
 //!
 //! 1. The residuals are offsets from the first value or differences of neighbors, whichever take fewer bits in a
-//!    sample. They are divided by their greatest common divisor.
+//!    sample. The residuals are divided by their greatest common divisor.
 //! 2. Residuals are grouped in bins ([`Alphabet`]), whose frequencies determine the counts of a code.
 //! 3. The code of each frame is computed from the last residual to the first. Its bits are then written from the
 //!    first to the last, each step followed by the extra bits of its residual.
