@@ -24,7 +24,7 @@ pub trait SeriesResolver {
     /// Returns the reason to reject the line if the key is not valid or its timeline cannot be registered.
     fn resolve(&mut self, key: &[u8]) -> Result<Ordinal, RejectReason>;
 
-    /// Guesses the next timeline: the one that followed the most recently returned timeline in earlier requests.
+    /// Guesses the next timeline: the timeline that followed the most recently returned timeline in earlier requests.
     /// Returns this timeline if `is_it` returns true for its key, otherwise `None`.
     ///
     /// With this guess a decoder can compare a known key in place, and need not find the end of the key or assemble the

@@ -1,7 +1,7 @@
 //! Settings of feed tables.
 //!
 //! The messages of a feed table are rows, with the key and the columns that [`rows_of`] declares. The members of its
-//! feeds are rows of another table, which belongs to it; [`users_rows`] declares them.
+//! feeds are rows of a second table, which belongs to the feed table; [`users_rows`] declares that table.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub const SEQUENCE: &str = "sequence";
 pub const SENDER: &str = "sender";
 /// Column with the message id, which the sender chooses.
 pub const MESSAGE_ID: &str = "id";
-/// Column with the time of a message; only if senders give the sequence numbers.
+/// Column with the time of a message. Exists only if senders assign the sequence numbers.
 pub const TIME: &str = "time";
 /// Column with the kind of an event: `edit`, `recall` or `delete`. Messages do not have it.
 pub const EVENT: &str = "event";
@@ -38,7 +38,7 @@ pub const SOURCE: &str = "source";
 pub const TO: &str = "to";
 /// Column with the users whose inboxes do not show a message, as a JSON list.
 pub const EXCEPT: &str = "except";
-/// Column with the users whom a message mentions, as a JSON list.
+/// Column with the users that a message mentions, as a JSON list.
 pub const MENTIONS: &str = "mentions";
 /// Column with a copy of the message to which an entry of an inbox refers, in the form of stored rows. Only tables with
 /// [`InboxEntries::Copy`] have it.
@@ -96,10 +96,10 @@ pub struct InboxSpec {
     pub entries: InboxEntries,
 }
 
-/// Largest [`InboxSpec::push_max`]. It is limited because the inbox entries of a message are in one journal entry.
+/// Largest [`InboxSpec::push_max`]. The limit exists because the inbox entries of a message are in one journal entry.
 pub const PUSH_MAX: u32 = 1_000;
-/// Largest [`InboxSpec::fan_out_max`]. It is limited because the job reads all members once per 100 messages, and a
-/// request that removes a member counts the others.
+/// Largest [`InboxSpec::fan_out_max`]. The limit exists because the job reads all members once per 100 messages, and a
+/// request that removes a member counts the remaining members.
 pub const FAN_OUT_MAX: u32 = 100_000;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -207,11 +207,11 @@ pub enum SequenceSource {
     /// 1970-01-01T00:00:00Z.
     #[default]
     Generated,
-    /// The sender gives each message a number. A message never replaces another one.
+    /// The sender assigns a number to each message. A message never replaces another message.
     Manual,
 }
 
-/// Settings of the messages of a new feed table that its users choose.
+/// Settings of the messages that the creator of a feed table chooses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageSettings {
     /// Declared columns, without the reserved ones.

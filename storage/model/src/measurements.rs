@@ -1,7 +1,7 @@
 //! Measurements of the rows of a group.
 //!
-//! They are stored as a list of names and, for each row, an index into the list. Most groups have only one name and
-//! omit the indexes.
+//! Measurements are stored as a list of names and, for each row, an index into the list. Most groups have only one name
+//! and omit the indexes.
 
 /// Measurement of each row of a group.
 ///

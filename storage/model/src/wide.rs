@@ -320,7 +320,7 @@ pub struct WideSpec {
     /// first such write, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_values: bool,
-    /// True if a column has or had a compression of its own, so that blocks and pieces can contain values compressed in
+    /// True if a column has or had a separate compression, so that blocks and pieces can contain values compressed in
     /// this way. Set when a column first has such a compression, and never reset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub codecs: bool,
@@ -362,8 +362,8 @@ pub struct ColumnGroupSpec {
     pub id: u32,
     /// Name, unique within the table.
     pub name: String,
-    /// Names of the columns. A name that ends with `*` stands for all columns whose names begin with the text before
-    /// the `*`.
+    /// Names of the columns. A name that ends with `*` selects all columns whose names begin with the text before the
+    /// `*`.
     pub columns: Vec<String>,
     /// Compression of the packed columns.
     #[serde(default, skip_serializing_if = "GroupCompression::is_default")]
@@ -509,7 +509,8 @@ pub enum IndexScope {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexState {
-    /// A job adds the rows that are older than the index. Reads are refused; writes maintain the index already.
+    /// A job adds the rows that are older than the index. Reads by the index are refused, but writes already maintain
+    /// it.
     Building {
         /// Stored key, in hexadecimal, at which the build continues; empty at the beginning.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -536,7 +537,7 @@ pub struct SearchIndexSpec {
     pub id: u32,
     /// Name, unique within the table.
     pub name: String,
-    /// Indexed columns: columns of the rows that are declared, by name or by a pattern, and logical columns of the key.
+    /// Indexed columns: columns of the rows that are declared by name or by a pattern, and logical columns of the key.
     pub columns: Vec<SearchColumnSpec>,
     /// Tiers of the parts whose rows have documents.
     #[serde(default, skip_serializing_if = "TierScope::is_all")]
