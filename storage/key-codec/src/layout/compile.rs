@@ -178,7 +178,8 @@ fn partition_columns(stored: &[StoredKeyColumn]) -> Box<[usize]> {
     columns.into()
 }
 
-/// Returns a generated column as an ordinary `i64` column whose values the writer gives; other columns are unchanged.
+/// Returns a generated column as an ordinary `i64` column whose values the writer provides; other columns are
+/// unchanged.
 fn without_generation(mut column: KeyColumnSpec) -> KeyColumnSpec {
     if matches!(column.source, KeySource::Generated(_)) {
         column.source = KeySource::Type(ColumnType::I64);

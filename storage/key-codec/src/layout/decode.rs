@@ -86,7 +86,7 @@ impl KeyLayout {
     }
 
     /// Returns the timestamp that a stored key has in the stored column with this number; see
-    /// [`time_column`](Self::time_column). Reads only the columns up to this one.
+    /// [`time_column`](Self::time_column). Reads no columns after it.
     ///
     /// # Errors
     ///

@@ -49,9 +49,9 @@ enum TextBound {
     All,
     /// No text is within the bound.
     Nothing,
-    /// Texts from this one on, or up to this one, inclusive.
+    /// Texts from this text on, or up to this text, inclusive.
     Included(String),
-    /// Texts after or before this one.
+    /// Texts after or before this text, exclusive.
     Excluded(String),
 }
 
