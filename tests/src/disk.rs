@@ -124,8 +124,8 @@ impl ThinDisk {
         made.is_err_and(|error| error.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
     }
 
-    /// Simulates a power cut: returns a new disk with the blocks that had reached this one. The server on
-    /// this disk must have ended.
+    /// Simulates a power cut: returns a new disk with the blocks that had reached this disk. The server on this disk
+    /// must have ended.
     ///
     /// # Panics
     ///

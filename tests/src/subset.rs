@@ -3,7 +3,7 @@
 //! - An object must have every expected member; other members are ignored.
 //! - An array must have as many elements as expected, each matching the expected element at its index. With `"..."` as
 //!   the last expected element, the array may be longer.
-//! - Numbers are compared by value: `1` equals `1.0`. They are equal within a relative difference of 1e-12.
+//! - Numbers are compared by value: `1` equals `1.0`. Numbers are equal within a relative difference of 1e-12.
 //! - A text in angle brackets is a pattern: `<any>`, `<text>`, `<number>`, `<positive>`, `<array>`,
 //!   `<object>`, `<absent>` (only as a member), and `<has …>` for a text that contains these words.
 

@@ -85,7 +85,7 @@ fn the_scripts_of_instant_messaging_keep_devices_in_sync() {
     let first = ["ann", crew, "phone-1", "Train at nine, platform four", "bea"];
     scripts.run("send.sh", first);
     scripts.run("sync.sh", ["bea", "phone"]);
-    // The second time, the room has the message already.
+    // The second time, the message is already in the room.
     scripts.run("send.sh", first);
     scripts.run("send.sh", ["ann", pair, "phone-2", "Got the tickets?"]);
     assert_eq!(

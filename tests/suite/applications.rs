@@ -71,7 +71,7 @@ fn each_of(count: usize, each: impl Fn(usize) + Sync) {
     });
 }
 
-/// Copy of a device: messages by sequence number, and the cursor.
+/// Messages that a device has copied, by sequence number, and its cursor.
 #[derive(Debug, Clone, Default)]
 struct Device {
     copy: BTreeMap<i64, Value>,
@@ -79,7 +79,7 @@ struct Device {
 }
 
 impl Device {
-    /// Reads what is new in an inbox, page by page.
+    /// Reads the new messages and events of an inbox, page by page.
     fn sync(&mut self, client: &Client, inbox: &str, limit: usize) {
         loop {
             let path = format!("{inbox}?after={}&limit={limit}", self.cursor);

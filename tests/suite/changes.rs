@@ -1,7 +1,7 @@
 //! Tests that kill the server while clients write, consumers read a change stream, and a webhook delivers it.
 //!
 //! Every acknowledged write must be in the stream exactly once, at one position, and the writes of each key must be in
-//! their order. A write without a response is in the stream once or not at all. A consumer that keeps its position
+//! their order. A write without a response is in the stream at most once. A consumer that keeps its position
 //! reads each record once, over all kills; a consumer that fails reads exactly its unconfirmed records again. The
 //! receiver of the webhook gets each record at least once, and new records in the order of the stream.
 
@@ -105,7 +105,7 @@ impl Writer {
             if !self.send(client) {
                 return;
             }
-            // Nothing is received after the last kill.
+            // After the last kill, no thread receives these signals.
             let _ = acknowledged.send(());
         }
     }
@@ -149,7 +149,7 @@ impl Writer {
         }
     }
 
-    /// Rows of a customer of this writer. Rows with the same number replace each other.
+    /// Returns a write of rows of a customer of this writer. Rows with the same number replace each other.
     fn rows(&mut self, values: &[u64]) -> Write {
         let customer = format!("w{}-{}", self.number, self.random.below(3));
         let first = self.random.below(8);
@@ -171,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Messages with ids in a room of all writers.
+    /// Returns a write of messages with ids in a room of all writers.
     fn messages(&mut self, values: &[u64]) -> Write {
         let room = format!("r{}", self.random.below(2));
         let ids: Vec<String> = values.iter().map(|n| format!("{}-{n}", self.number)).collect();
@@ -241,8 +241,8 @@ struct Consumer<'a> {
     records: Vec<Value>,
     /// Number of records before the checkpoint.
     confirmed: usize,
-    /// For each failure of the consumer: the position from which it read again, and the records that it had read from
-    /// there before.
+    /// For each failure of the consumer: the position at which the consumer continued, and the records after this
+    /// position that it had read before the failure.
     again: Vec<(usize, Vec<Value>)>,
 }
 
@@ -370,7 +370,7 @@ impl Hook {
     }
 }
 
-/// Ends a receiver when it is dropped, also by a panic.
+/// Ends a receiver when the value is dropped, even by a panic.
 struct Ending<'a>(&'a Hook);
 
 impl Drop for Ending<'_> {
@@ -381,8 +381,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Checks the records of a stream against the writes: each acknowledged entry once, others at most once, in the order of
-/// each writer and key.
+/// Checks the records of a stream against the writes: each acknowledged entry occurs once, each other entry at most
+/// once, in the order of each writer and key.
 fn check_stream(records: &[Value], writers: &[Writer]) {
     let mut cursors = BTreeSet::new();
     let mut positions: BTreeMap<Entry, usize> = BTreeMap::new();
@@ -760,7 +760,7 @@ fn the_command_follows_changes_over_restarts_and_ends_with_its_cursor() {
     let output = BufReader::new(command.child().stdout.take().expect("an output"));
     let printing = thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
-            // The test has ended if nothing receives.
+            // Fails only after the end of the test, when there is no receiver.
             let _ = sender.send(line);
         }
     });

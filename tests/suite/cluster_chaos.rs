@@ -1,4 +1,4 @@
-//! Three nodes of Cassandra and three servers, of which all are killed, paused and cut off from each other at random.
+//! Three nodes of Cassandra and three servers, all of which are killed, paused and cut off from each other at random.
 //!
 //! During these faults, clients write points, rows, counters and messages, delete points, request seals and migrations,
 //! and read. Each write is sent to any of the servers until it is acknowledged. A read that begins after an
@@ -60,7 +60,7 @@ struct Shared {
     violations: Mutex<Vec<String>>,
 }
 
-/// Client that writes the numbers 1, 2, 3 … in order, each until it is acknowledged.
+/// Client that writes the numbers 1, 2, 3 … in order. Each number is sent until it is acknowledged.
 struct Writer<'a> {
     shared: &'a Shared,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Kills the process with SIGKILL at random times, also during the first starts on a folder. Every acknowledged point
+//! Kills the process with SIGKILL at random times, including the first starts on a folder. Every acknowledged point
 //! must be stored once with its value. A point of unknown fate must be absent, or stored once with its value. No other
 //! points may exist, and all acknowledged timelines must be found.
 

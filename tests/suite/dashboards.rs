@@ -152,7 +152,7 @@ fn the_nodes_of_cassandra_start_in_turn_and_sync_their_commit_log() {
         .map(|(name, _)| name)
         .collect();
     assert_eq!(nodes.len(), 3, "{nodes:?}");
-    // In a chain, each node but the last is awaited by one other.
+    // The nodes start as a chain: each node except the last is awaited by one other node.
     let awaited: BTreeSet<&String> = nodes
         .iter()
         .filter_map(|name| services[*name]["depends_on"].as_object())
@@ -162,7 +162,7 @@ fn the_nodes_of_cassandra_start_in_turn_and_sync_their_commit_log() {
     for name in &nodes {
         let options = services[*name]["environment"]["JVM_EXTRA_OPTS"].as_str();
         let options: BTreeSet<&str> = options.unwrap_or_default().split_whitespace().collect();
-        // Without the first one, Cassandra ignores the others.
+        // Without the first option, Cassandra ignores the others.
         for option in [
             "-Dcassandra.config.allow_system_properties=true",
             "-Dcassandra.settings.commitlog_sync=group",

@@ -27,7 +27,7 @@ fn write(client: &Client, value: i64) -> u16 {
 fn a_server_without_descriptors_reports_it_and_recovers() {
     let folder = DataFolder::new();
     let server = folder.start(&Launch::default());
-    // The connection must stay open: a server without descriptors accepts no new one.
+    // The connection must stay open: a server without free descriptors accepts no new connection.
     let client = server.client();
     assert_eq!(write(&client, 0), 200);
     let full = set_limit(

@@ -2,8 +2,9 @@
 //! server. The response must match the JSON block after a command, as far as the block shows it (`…` matches
 //! anything).
 //!
-//! A page shows sequence numbers of messages that the server does not assign in the test. The first block that shows a
-//! number defines which number of the server it represents; later commands and blocks use that one.
+//! The sequence numbers of messages on a page differ from those that the server assigns in the test. The first block
+//! that shows a number is compared with the response, which contains the number of the server in its place. In later
+//! commands and blocks, the number of the server replaces the shown number.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
 //! Tests that the tables of the guide are complete and correct: settings, error codes, commands, functions and table
-//! settings. Each is compared in both directions with the output of the binary or with the OpenAPI document.
+//! settings. Each table is compared in both directions with the output of the binary or with the OpenAPI document.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -13,7 +13,7 @@ use tideline_tests::{Client, Launch};
 
 use crate::row_archive::check_of;
 
-/// Steps of the job, with the fail point in a run that passes the step.
+/// Steps of the job. Each is the name of a fail point, and is tested in a run that passes it.
 const STEPS: [&str; 5] = ["begin", "write", "done", "end", "leave"];
 /// Number of members of the feed, and of messages. They need several writes.
 const MEMBERS: usize = 25;

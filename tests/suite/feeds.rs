@@ -41,7 +41,7 @@ fn create(client: &Client) {
     client.post_json("/v1/tables", &table).expect_status(201);
 }
 
-/// Sends a request with a JSON body. Returns the response; `None` if the server was killed meanwhile.
+/// Sends a request with a JSON body. Returns the response; `None` if the server was killed before it responded.
 fn try_send(client: &Client, method: &str, path: &str, body: &Value) -> Option<Value> {
     let headers = [("content-type", "application/json")];
     let sent = client.send(method, path, &headers, body.to_string().as_bytes());
@@ -55,7 +55,7 @@ pub(super) fn sequence_of(message: &Value) -> i64 {
     sequence.unwrap_or_else(|| panic!("no sequence number: {message}"))
 }
 
-/// Sets a flag when it is dropped, also by a panic, so that a follower ends.
+/// Sets a flag when the value is dropped, even by a panic, so that a follower ends.
 pub(super) struct Done<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -64,8 +64,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Reads the messages and events of a feed by a cursor, over restarts of the server, until `is_done` is true and the feed
-/// has no more. Passes each message to `take`.
+/// Reads the messages and events of a feed by a cursor, over restarts of the server, until `is_done` is true and no
+/// message is left. Passes each message and event to `take`.
 fn follow(address: SocketAddr, is_done: &AtomicBool, take: &mut dyn FnMut(Value)) {
     let client = Client::new(address);
     let mut cursor = String::new();
@@ -171,7 +171,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Sends all messages from the first one on, until `batches` requests are acknowledged or the server is killed.
+    /// Sends all messages, beginning with the first, until `batches` requests are acknowledged or the server is killed.
     /// Each request also creates a feed, which must be found at once.
     fn send(&mut self, client: &Client, batches: u64, acknowledged: &Sender<()>) {
         for batch in 0..batches {
@@ -206,7 +206,7 @@ impl Writer {
                     "{tag}: {found}"
                 );
             }
-            // Nothing is received after the last kill.
+            // After the last kill, no thread receives these signals.
             let _ = acknowledged.send(());
         }
     }
@@ -416,7 +416,7 @@ fn a_follower_that_applies_events_has_all_messages_over_kills() {
         let writers: Vec<_> = (0..2)
             .map(|number| {
                 let (sender, mut random) = (sender.clone(), Random::new(seed.wrapping_add(number)));
-                // Each writer changes only its own messages.
+                // Each writer changes only messages that it has sent.
                 scope.spawn(move || change_at_random(address, number, &mut random, &sender))
             })
             .collect();

@@ -1,5 +1,5 @@
-//! Damage of the journal files that are kept for change streams: `tideline check` names the file, and a reader of the stream
-//! gets an explicit gap with the reason `damaged`, and all other changes as they were written.
+//! Damage of the journal files that are kept for change streams. `tideline check` names the file. A reader of the
+//! stream gets an explicit gap with the reason `damaged`, and all other changes as they were written.
 //!
 //! Each round flips bits in one file of a copy of the folder, or cuts the file.
 

@@ -77,7 +77,7 @@ impl Room {
                 16 => self.leave(),
                 _ => self.read_up_to(),
             }
-            // Nothing is received after the last kill.
+            // After the last kill, no thread receives these signals.
             let _ = acknowledged.send(());
         }
     }
@@ -216,12 +216,12 @@ struct Device {
     /// Sequence number up to which the device has read the inbox.
     cursor: String,
     copy: BTreeMap<i64, Value>,
-    /// Number of devices that this one has replaced.
+    /// Number of earlier devices that this device has replaced.
     replaced: usize,
 }
 
 impl Device {
-    /// Follows the inbox over restarts until `is_done` is true and there is no more.
+    /// Follows the inbox over restarts, until `is_done` is true and no message is left.
     fn run(mut self, is_done: &AtomicBool) -> Self {
         loop {
             let is_last = is_done.load(Ordering::SeqCst);
@@ -361,7 +361,8 @@ fn each_device_has_the_messages_of_the_model_and_each_unread_count_is_exact_over
     });
     for device in &devices {
         let shown: BTreeMap<i64, Value> = rooms.iter().flat_map(|room| room.shown(device.user)).collect();
-        // A device keeps the messages of a room that its user has left, because the inbox does not report the leave.
+        // A device keeps the messages of a room that its user has left, because the inbox does not report that the user
+        // has left.
         let is_current =
             |sequence: &i64| shown.contains_key(sequence) || !is_left(&rooms, device.user, *sequence);
         let copy = device.copy.iter().filter(|(sequence, _)| is_current(sequence));

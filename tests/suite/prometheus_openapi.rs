@@ -115,7 +115,7 @@ fn tideline_now() -> i64 {
     tideline_model::SystemClock.now().nanos() / 1_000_000_000
 }
 
-/// Returns one request per example of a form. An operation without forms gives a request with the required
+/// Returns one request per example of a form. For an operation without forms, returns a request with the required
 /// parameters, one with all parameters, one per example of an optional parameter, and one per further example of a
 /// required parameter.
 fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
@@ -171,7 +171,7 @@ fn cases_of(method: &str, path: &str, operation: &Value) -> Vec<Case> {
     cases
 }
 
-/// Formats a value as query parameters; a list gives several parameters of the same name.
+/// Formats a value as query parameters; a list becomes several parameters of the same name.
 fn pairs(name: &str, value: &Value) -> Vec<String> {
     let one = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

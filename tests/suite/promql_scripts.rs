@@ -1,7 +1,7 @@
 //! Scripts of Prometheus' own PromQL tests, run against the service over HTTP.
 //!
-//! Samples are sent by remote write into a separate table, a new one after each `clear`; queries use the path
-//! of this table. Every `eval` and every `expect` is checked.
+//! Samples are sent by remote write into a separate table; each `clear` creates a new table. Queries use the path of
+//! the current table. Every `eval` and every `expect` is checked.
 
 mod http;
 

@@ -1,6 +1,6 @@
-//! Tests of moves of parts of wide tables between the tiers: kills before and after every step of a move to the cold
-//! tier, of an archiving and of a restore, with indexes of each tier; damaged and missing files; and third-party
-//! readers of the files.
+//! Tests of moves of parts of wide tables between the tiers. The server is killed before and after every step of a move
+//! to the cold tier, of archiving and of a restore, with indexes of each tier. The tests also cover damaged and missing
+//! files, and third-party readers of the files.
 //!
 //! After each kill, every row is stored once, with its last values, and the same work succeeds when it is repeated. The
 //! offline check and `tideline archive verify` find no damage.
@@ -253,8 +253,8 @@ fn check_tiers(client: &Client, context: &str) {
     }
 }
 
-/// Returns the number of rows that each index finds in each tier, whether a read of all tiers by the index of the hot
-/// tier is refused, and the index that SQL chooses.
+/// Returns three results: the number of rows that each index finds in each tier, the outcome of a read of all tiers by
+/// the index of the hot tier, and the index that SQL chooses.
 fn found_by_tier(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for tier in ["all", "hot", "cold"] {
@@ -340,7 +340,7 @@ fn kill_at(step: &str, side: &str, work: Work) {
     let server = lab.folder.start(&lab.launch());
     let client = server.client();
     check_rows(&client, &format!("{context}, after the kill"));
-    // The scheduler may have repeated the work already.
+    // The scheduler may already have repeated the work.
     let _repeated = work.start(&client);
     let is_there = |client: &Client| tiers(client).iter().all(|tier| tier == work.tier());
     let ended = tideline_tests::wait::until(PATIENCE, || {

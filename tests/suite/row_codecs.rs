@@ -1,8 +1,8 @@
 //! Tests of columns with separate compressions, on their way through the tiers: hot, cold, archive, and restored.
 //!
-//! Every kind of read returns the same before and after each step, also after restarts. Each part has enough text for
-//! dictionaries, and the statistics show that the blocks use the dictionaries. The offline check and `tideline archive
-//! verify` find no damage.
+//! Every kind of read returns the same result before and after each step, and after restarts. Each part has enough text
+//! for dictionaries, and the statistics show that the blocks use the dictionaries. The offline check and `tideline
+//! archive verify` find no damage.
 
 use serde_json::{Value, json};
 use tideline_testkit::{Random, seed};

@@ -181,7 +181,7 @@ fn change(client: &Client, rows: &mut Rows) {
     // These neighbors are enough to pack the single rows among them.
     write_many(client, rows, 1_502..1_900, "packed again");
     delete_range(client, rows, 1_950, 1_960);
-    // Large rows change, become small, and disappear; a small one becomes large.
+    // Large rows change, become small, and disappear; a small row becomes large.
     let changed = [large(["b", "b1", "b2", "b3"], "z"), vec![("d", "new".into())]];
     write(client, rows, "update", 50, &changed.concat());
     write(client, rows, "put", 51, &[("a", "small".into())]);

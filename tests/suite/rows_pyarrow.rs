@@ -1,5 +1,5 @@
 //! Third-party reader and writer: `pyarrow` from PyPI reads rows that the real binary exports as Arrow streams and
-//! Parquet files, and writes files that it imports.
+//! Parquet files, and writes files that the binary imports.
 
 use serde_json::json;
 use tideline_tests::Launch;

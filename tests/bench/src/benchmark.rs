@@ -361,7 +361,7 @@ impl Benchmark {
         Ok((Server::start(&self.server, &data)?, data))
     }
 
-    /// Returns the path of a folder that does not exist yet, and prints what it will hold; an existing folder is an
+    /// Returns the path of a folder that does not exist yet, and prints its future content; an existing folder is an
     /// error.
     pub(crate) fn fresh_folder(&self, name: &str, content: &str) -> Result<PathBuf> {
         let data = self.folder.join(name);

@@ -9,8 +9,8 @@
 //! cargo build --release -p tideline-server -p tideline-bench && target/release/tideline-bench
 //! ```
 //!
-//! - CPU time is the user and system time of all server threads. For a load it is measured from before the first byte
-//!   until everything is sealed and the server is idle, unless the name of the figure says otherwise.
+//! - CPU time is the user and system time of all server threads. For a load, it is measured from before the first byte
+//!   until everything is sealed and the server is idle, unless the name of the figure states another end.
 //! - Disk usage is then measured over the whole data folder, as `du` counts it.
 //! - Bytes written are counted by Linux for the process, minus the size of its journal files.
 //! - Interference is measured in alternating time slices: the measured work runs alone, then together with the
@@ -139,7 +139,7 @@ struct Arguments {
     /// out-of-order time window.
     #[arg(long, value_name = "ADDRESS:PORT")]
     peer: Option<SocketAddr>,
-    /// Process id of that server if it runs on this machine; its CPU time is then reported too.
+    /// Process id of the server at the address `--peer`, if it runs on this machine. Its CPU time is then reported too.
     #[arg(long, value_name = "PID", requires = "peer")]
     peer_process: Option<u32>,
     /// Also write the report as JSON to this file.

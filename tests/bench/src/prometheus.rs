@@ -2,8 +2,8 @@
 //! request, each request acknowledged after its sync. The queries of [`crate::promql`] follow.
 //!
 //! The series resemble a node exporter on each of 40 hosts: 250 metric names for each of two devices, and eight labels
-//! per series. They are sent in scrape order, so that a request has many names and few series per name. Half of the
-//! series are counters, a quarter is constant, and a quarter is noise with two decimals.
+//! per series. The series are sent in scrape order, so that a request has many names and few series per name. Half of
+//! the series are counters, a quarter is constant, and a quarter is noise with two decimals.
 
 use std::time::Duration;
 

@@ -233,7 +233,7 @@ impl<'a> Queries<'a> {
         })
     }
 
-    /// Returns the start time and the steps of each window; a window has `width` steps, the last one may have fewer.
+    /// Returns the start time and the steps of each window; a window has `width` steps, the last window may have fewer.
     fn windows(&self, steps: &Range<usize>, width: usize) -> Vec<(i64, Range<usize>)> {
         let starts = steps.clone().step_by(width);
         starts

@@ -1,6 +1,6 @@
 //! Notation of a series with its values: `name{label="value"} 1 2+3x4 _ stale {{count:1}}`.
 //!
-//! `a+bxn` stands for the n + 1 values `a`, `a + b`, …; `axn` for n + 1 equal values; `_xn` omits n values.
+//! `a+bxn` denotes the n + 1 values `a`, `a + b`, …; `axn` denotes n + 1 equal values; `_xn` omits n values.
 //! Histograms are written in double braces and can be repeated, added and subtracted in the same way.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tideline_promql::histogram::{Histogram, STALE_NAN_BITS};
 use tideline_promql::{Labels, LabelsBuilder, MatchOp, parse_selector};
 
-/// Maximum number of values that one item may stand for. Scripts use up to a few hundred.
+/// Maximum number of values of one item. Scripts use up to a few hundred.
 const REPEATED_MAX: usize = 1_000_000;
 
 /// Value of a series.

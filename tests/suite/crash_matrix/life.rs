@@ -230,8 +230,8 @@ impl Life {
         self.check_tiers(client, &all, context);
     }
 
-    /// Checks that every point shows a write that the ledger allows; valid also while points move. Returns the
-    /// write of each stored point.
+    /// Checks that every point shows a write that the ledger allows. The check is valid even while points move. Returns
+    /// the write of each stored point.
     pub(super) fn check_rows(&self, client: &Client, context: &str) -> BTreeMap<PointKey, i64> {
         let all = self.read(client, "all", context);
         for (key, known) in &self.points {

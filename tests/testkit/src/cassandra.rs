@@ -3,11 +3,11 @@
 //!
 //! [`shared_node`] is the node of a test binary, for tests that only need a cluster. A [`CassandraNode`] belongs to one
 //! test, which can kill, pause and restart it. A node takes 1.2 GiB of memory when idle and 2 GiB under load; its start
-//! takes 5 s on idle cores and up to 25 s on busy ones, after a kill up to 40 s. Each node has its own address, so test
-//! binaries can run at the same time. The data is stored in the folder for temporary files.
+//! takes 5 s on idle cores, up to 25 s on busy cores, and up to 40 s after a kill. Each node has its own address, so
+//! test binaries can run at the same time. The data is stored in the folder for temporary files.
 //!
-//! A node ends when its handle is dropped, and within a second of the end of the process that started it, also if that
-//! process was killed. Its data is then removed.
+//! A node ends when its handle is dropped. It also ends within a second of the end of the process that started it, even
+//! if that process was killed. The data of the node is then removed.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use crate::{not_run, skip, wait, workspace};
 
-/// Value of the variable below for a machine without Cassandra: its tests report that they are not run, also in CI.
+/// Value of [`SHARED_VARIABLE`] on a machine without Cassandra. Tests that need a node then report that they are not
+/// run, even in CI.
 const NO_NODE: &str = "none";
 /// Variable with the contact point of a running node, `host:port`, that [`shared_node`] returns.
 const SHARED_VARIABLE: &str = "TIDELINE_CASSANDRA";
@@ -53,7 +54,8 @@ pub struct NodeSettings {
     pub has_users: bool,
     /// Running node whose cluster the new node joins, which takes about 10 s longer. `None` starts a new cluster.
     pub seed: Option<Ipv4Addr>,
-    /// Address that the node announces to clients as its own, for a relay that listens there. `None`: its own.
+    /// Address that the node announces to clients in place of its own, for a relay that listens there. `None`: the
+    /// address of the node.
     pub announced: Option<Ipv4Addr>,
     /// True if clients can also encrypt their connections, see [`CassandraNode::certificate`].
     pub has_tls: bool,
@@ -76,7 +78,8 @@ impl Default for NodeSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitLog {
     /// Every 10 s, the default of Cassandra. A kill of the process can lose the acknowledged writes of the last 0.1 s,
-    /// because a restart reads the log up to its last marker; a power cut can lose those of 10 s.
+    /// because a restart reads the log up to its last marker; a power cut can lose the acknowledged writes of the last
+    /// 10 s.
     Periodic,
     /// Before each answer; writes that arrive within 10 ms share an fsync.
     Group,
@@ -116,16 +119,16 @@ impl Failure {
     }
 }
 
-/// Returns the contact point, `host:port`, of a node that all tests of this binary share. The first call starts it, with
-/// default settings; it ends with the process. If `TIDELINE_CASSANDRA` names another node, returns that one and starts
-/// nothing. Returns `None` after [`skip`] if JDK 17 or Maven is missing, or Cassandra cannot be downloaded.
+/// Returns the contact point, `host:port`, of a node that all tests of this binary share. The first call starts it,
+/// with default settings; it ends with the process. If `TIDELINE_CASSANDRA` names another node, returns that node and
+/// starts nothing. Returns `None` after [`skip`] if JDK 17 or Maven is missing, or Cassandra cannot be downloaded.
 ///
 /// Tests separate their data, for example by a keyspace for each test.
 ///
 /// # Panics
 ///
-/// Panics if the node does not start, or the given one does not answer; panics under `CI=true` instead of returning
-/// `None`. Later calls fail in the same way, without a new attempt.
+/// Panics if the node does not start, or if the node in `TIDELINE_CASSANDRA` does not answer; panics under `CI=true`
+/// instead of returning `None`. Later calls fail in the same way, without a new attempt.
 #[track_caller]
 pub fn shared_node() -> Option<&'static str> {
     static SHARED: OnceLock<Result<SharedNode, Failure>> = OnceLock::new();
@@ -318,7 +321,7 @@ fn script() -> PathBuf {
     workspace().join("tests/cassandra/node")
 }
 
-/// Checks the prerequisites and downloads Cassandra if necessary; returns what is missing as an error.
+/// Checks the prerequisites and downloads Cassandra if necessary; returns an error that names a missing prerequisite.
 fn prepare() -> Result<(), String> {
     let script = script();
     let output = Command::new(&script).arg("prepare").output();
@@ -336,7 +339,7 @@ fn reserve() -> Result<(Ipv4Addr, PathBuf), String> {
     let process = std::process::id();
     for _ in 0..ADDRESSES {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % ADDRESSES + 1;
-        // 127.0 is left to programs that are configured by hand.
+        // Addresses that begin with 127.0 are reserved for programs that are configured by hand.
         let [_, _, high, low] = process.to_be_bytes();
         let ip = Ipv4Addr::new(127, high % 128 + 1, low, number as u8);
         let home = std::env::temp_dir().join(format!("tideline-cassandra-{ip}"));
@@ -383,7 +386,8 @@ fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, S
     if let Some(announced) = settings.announced {
         command.args(["--announced", &announced.to_string()]);
     }
-    // In a group of its own, signals of a terminal for the test do not reach the script, which then cleans up.
+    // The script runs in a separate process group: signals of a terminal for the test do not reach the script, which
+    // then cleans up.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     File::create(&console)
         .and_then(|file| Ok((file.try_clone()?, file)))

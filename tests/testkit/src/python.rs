@@ -1,4 +1,4 @@
-//! Python virtual environments for client libraries and foreign readers. Packages are installed from an index and
+//! Python virtual environments for client libraries and third-party readers. Packages are installed from an index and
 //! kept in the build folder; programs run in the environment.
 
 use std::fs::{self, File};
@@ -21,10 +21,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the environment in a folder, with packages such as `name==1.2` installed; creates it if necessary.
-    /// Returns `None` after [`skip`] if `python3` is missing or a package cannot be installed.
+    /// Returns the environment in a folder, with packages such as `name==1.2` installed; creates the environment if
+    /// necessary. Returns `None` after [`skip`] if `python3` is missing or a package cannot be installed.
     ///
-    /// Tests and processes that ask for the same folder wait for each other: an installation replaces libraries, and a
+    /// Tests and processes that request the same folder wait for each other: an installation replaces libraries, and a
     /// program that has such a library mapped would be killed by a signal.
     ///
     /// # Panics
@@ -55,7 +55,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Runs a program of the environment and returns what it wrote to its standard output.
+    /// Runs a program of the environment and returns its standard output.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Environment {
     }
 }
 
-/// Locks a file beside the folder until the returned file is dropped. Waits for a lock of another thread or process.
+/// Locks a file next to the folder until the returned file is dropped. Waits for a lock of another thread or process.
 fn lock(home: &Path) -> Result<File, String> {
     let path = home.with_extension("lock");
     path.parent()

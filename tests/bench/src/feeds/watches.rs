@@ -1,4 +1,4 @@
-//! Watches of feeds: time from the acknowledgement of a message until its watches have it.
+//! Watches of feeds: time from the acknowledgement of a message until its watches have received it.
 //!
 //! Each message has its number as sender. The receivers run on one thread, so that they leave a core to the server.
 
@@ -283,7 +283,7 @@ async fn receive(mut stream: TcpStream, times: &Times) -> io::Result<()> {
             }
             rest = &digits[end..];
         }
-        // Keeps what may be the start of a mark and its number.
+        // Keeps the bytes that may be the start of a mark and its number.
         let kept = rest.len().min(MARK.len() + 24);
         let from = received.len() - kept;
         received.drain(..from);
