@@ -35,7 +35,8 @@ pub struct Member {
     pub timelines: Option<Form>,
     /// Form for values; `None` if not supported.
     pub values: Option<Form>,
-    /// Error message for a member that no operator takes; empty if the operator of the member always takes it.
+    /// Error message if the member is present but no operator has read it; empty if the operator of the member always
+    /// reads it.
     pub unused: &'static str,
 }
 
@@ -131,7 +132,7 @@ pub struct Sides {
     pub east: f64,
 }
 
-/// Members of a node that no operator has taken yet.
+/// Members of a node that no operator has read yet.
 #[derive(Debug)]
 pub struct Members {
     domain: Domain,

@@ -1,4 +1,4 @@
-//! Wildcard patterns: `*` stands for any text, `?` for any one character.
+//! Wildcard patterns: `*` matches any text, `?` matches any one character.
 //!
 //! Patterns are matched without compilation, so they take no more memory than their text.
 

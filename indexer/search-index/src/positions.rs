@@ -79,7 +79,7 @@ impl Position {
         }
     }
 
-    /// Records that a timeline has no document any more.
+    /// Records that a timeline no longer has a document.
     pub(crate) fn remove(&mut self, ordinal: Ordinal, id: TimelineId) {
         self.outdated.remove(ordinal.0);
         if self.indexed.remove(ordinal.0) {

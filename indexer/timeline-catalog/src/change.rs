@@ -194,7 +194,7 @@ impl Catalog {
             .ok_or(CatalogError::DamagedEntry)
     }
 
-    /// Returns the table of an entry, and what the entry has changed, in order.
+    /// Returns the table of an entry, and the rows that the entry has changed, in order.
     ///
     /// # Errors
     ///

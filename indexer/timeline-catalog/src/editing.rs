@@ -2,8 +2,8 @@
 //! before the journal discards the entry.
 //!
 //! Edits of a table are serialized. An edit carries the complete attributes of its timeline after the edit, and the
-//! number of the edit that it is based on. The log rejects the edit if its timeline is not visible or was
-//! edited meanwhile; the loss of attributes in a removal counts as an edit.
+//! number of the edit that it is based on. The log rejects the edit if its timeline is not visible, or was edited after
+//! the preparation of the edit. The loss of attributes in a removal counts as an edit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub type AttributeChanges = BTreeMap<String, Option<AttributeValue>>;
 #[derive(Debug, Clone)]
 pub(crate) struct Edit {
     ordinal: Ordinal,
-    /// Number of the timeline's edit that this one is based on.
+    /// Number of the earlier edit of the timeline on which this edit is based.
     from: u64,
     number: u64,
     attributes: Packed,
@@ -40,7 +40,7 @@ pub(crate) struct Edit {
 struct Batch {
     rows: EntryRows,
     edits: Vec<Edit>,
-    /// Outcomes of the leading edits of the call, both of edits in the batch and of rejected edits.
+    /// Outcomes of the leading edits of the call, including rejected edits.
     outcomes: Vec<Result<Attributes>>,
 }
 

@@ -36,7 +36,7 @@
 //! 4. [`Catalog::write_rows`] writes its row before the journal discards that delta.
 //! 5. [`Catalog::remove`] is called after a delete is committed. The timeline returns to the state of step 1, without
 //!    attributes; a later delta may make it visible again. [`Catalog::save_removals`] deletes the row before the delete
-//!    is acknowledged, and [`Catalog::write_rows`] does so at the latest before the journal discards the delete.
+//!    is acknowledged, or, at the latest, [`Catalog::write_rows`] deletes it before the journal discards the delete.
 //!
 //! After a crash, [`Catalog::load`] reads the rows. [`Catalog::adopt`], [`Catalog::remove_replayed`] and
 //! [`Catalog::replay`] apply the journal, and [`Catalog::replayed`] ends the replay.

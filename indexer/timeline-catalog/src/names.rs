@@ -68,9 +68,9 @@ struct NameOrder {
     new: Vec<Symbol>,
 }
 
-/// Slack of two thresholds. All names are sorted again, instead of merged, if the new names outnumber the sorted names
-/// by more than this number, or if the number of sorted names exceeds twice the number of names with timelines by more
-/// than this number.
+/// Slack of two thresholds. All names are sorted again, instead of merged, in either of two cases:
+/// - There are more new names than sorted names plus this number.
+/// - There are more sorted names than twice the names with timelines plus this number.
 const NEW_NAMES_MAX: usize = 1_024;
 
 impl NameCounts {

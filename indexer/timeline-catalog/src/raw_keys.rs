@@ -5,7 +5,7 @@
 //! that key first. If it matches, no hash is needed, and memory is read sequentially.
 //!
 //! The cache is bounded. It has two halves; new keys go to the newer half. When the newer half is full, the older
-//! half is dropped and the newer one takes its place. A dropped key only has to be parsed again.
+//! half is dropped and the newer one takes its place. The only effect on a dropped key is that it is parsed again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,7 +26,7 @@ pub(crate) struct RawKeyCache {
 
 /// The key of the previous lookup, from which the next key is guessed. Start each batch with a new value.
 ///
-/// If the cache changes meanwhile, the guess may be wrong but lookups stay correct.
+/// If the cache changes between two lookups, the guess may be wrong, but lookups stay correct.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastKey {
     is_older: bool,
@@ -46,7 +46,7 @@ impl RawKeyCache {
         }
     }
 
-    /// Returns the ordinal that `key` was inserted with; `None` if the key is not in the cache. `last` is the previous
+    /// Returns the ordinal of `key`; `None` if the key is not in the cache. `last` is the previous
     /// key. If `key` is found, `last` is set to `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], last: &mut LastKey) -> Option<Ordinal> {

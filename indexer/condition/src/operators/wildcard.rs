@@ -11,7 +11,7 @@ use crate::matcher::{Compiler, Node};
 use crate::stable::StableBytes;
 use crate::text::{TextPredicate, TextTest};
 
-/// Test that the whole subject matches a pattern: `*` stands for any text, `?` for any one character.
+/// Test that the whole subject matches a pattern: `*` matches any text, `?` matches any one character.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wildcard(pub String);
 

@@ -44,7 +44,7 @@ pub struct RowFacetQuery<'q> {
     pub root: &'q Node,
     /// Keys to group by, at most [`FACET_KEYS_MAX`].
     pub by: &'q [RowFacetKey],
-    /// Columns whose values are summed up.
+    /// Columns whose values are aggregated.
     pub metrics: &'q [RowMetric],
     /// Maximum number of groups in one list, 1 to [`FACET_GROUPS_MAX`].
     pub limit: usize,
@@ -64,16 +64,16 @@ pub enum RowFacetKey {
     Interval(usize, i64),
     /// Intervals of a double, with this width.
     FloatInterval(usize, f64),
-    /// Rings around a point, with radii in meters in increasing order. The value of a group is the index of the first
-    /// radius that is at least the distance to the nearest geo point of the row, or the number of radii if that
-    /// distance exceeds all radii.
+    /// Rings around a point, with radii in meters in increasing order. A row belongs to the group of the first radius
+    /// that is at least the distance to the nearest geo point of the row. The value of the group is the index of this
+    /// radius, or the number of radii if the distance exceeds all radii.
     Rings(usize, GeoPoint, Vec<f64>),
-    /// Cells with this width and height in degrees. The value of a group holds the number of its cell counted from the
-    /// south pole in the upper 32 bits, and counted from 180° west in the lower 32 bits.
+    /// Cells with this width and height in degrees. The value of a group identifies its cell: the upper 32 bits hold
+    /// the row, counted from the south pole, and the lower 32 bits the column, counted from 180° west.
     Grid(usize, f64),
 }
 
-/// Column whose values are summed up.
+/// Column whose values are aggregated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowMetric {
     /// Index of the column, which is a number or a time.
@@ -87,7 +87,7 @@ pub struct RowMetric {
 pub struct RowFacets {
     /// Number of rows.
     pub rows: u64,
-    /// Sums of the values of the rows, in the order of the metrics.
+    /// Aggregates of the values of the rows, in the order of the metrics.
     pub metrics: Vec<RowSums>,
     /// Number of groups, including those beyond the limit.
     pub distinct: u64,
@@ -95,7 +95,7 @@ pub struct RowFacets {
     pub groups: Vec<(SortValue, RowFacets)>,
 }
 
-/// Sums of the values of a column.
+/// Aggregates of the values of a column: count, sum, extremes and, if requested, percentiles.
 #[derive(Clone, Default)]
 pub struct RowSums {
     /// Number of values.
@@ -170,7 +170,7 @@ impl RowForm {
     }
 }
 
-/// Rows of a group with their sums.
+/// Number of rows of a group, and the aggregates of their values.
 #[derive(Debug, Clone, Default)]
 struct Counted {
     rows: u64,

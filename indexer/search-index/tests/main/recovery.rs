@@ -49,7 +49,7 @@ fn every_damaged_file_is_noticed_at_the_next_start() {
     let mut damaged = 0;
     for name in names {
         let path = database.folder().join(&name);
-        // A start after earlier damage may have replaced the files, so this one may be missing. Lock files are empty.
+        // A start after earlier damage may have replaced the files, so this file may be missing. Lock files are empty.
         let Ok(mut bytes) = std::fs::read(&path) else {
             continue;
         };
@@ -112,8 +112,8 @@ fn owner(name: &str) -> Condition {
     Condition::leaf(Subject::Attribute("owner".to_owned()), test)
 }
 
-/// A timeline with a document is removed and added again before the index is updated: first without, then with a
-/// restart of the process in between.
+/// A timeline with a document is removed and added again before the index is updated: first without a restart of the
+/// process between the two changes, then with one.
 #[test]
 fn attributes_of_before_a_removal_are_not_found_after_a_restart() {
     let mut database = Database::new(TableId(1));
