@@ -19,8 +19,7 @@ use crate::streams::ChangeStreams;
 
 /// Pause after an error of the database.
 const ERROR_PAUSE: Duration = Duration::from_secs(5);
-/// Time in which changes are collected, so that many small writes become one step of a webhook or of a request that
-/// waits.
+/// Time in which changes are collected. Many small writes thus become one step of a webhook or of a waiting request.
 pub const GATHER: Duration = Duration::from_millis(10);
 /// Maximum interval between two checks of the list of webhooks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);

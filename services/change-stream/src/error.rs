@@ -23,7 +23,7 @@ pub enum ChangesError {
     OverLimit {
         /// Limited quantity.
         what: &'static str,
-        /// The limit.
+        /// Maximum of the quantity.
         limit: u64,
         /// Actual value.
         actual: u64,
@@ -33,7 +33,7 @@ pub enum ChangesError {
     NotFound {
         /// Kind of the object.
         what: &'static str,
-        /// Its name.
+        /// Name in the request.
         name: String,
     },
     /// The request conflicts with the stored state.
@@ -42,7 +42,7 @@ pub enum ChangesError {
     /// Stored state cannot be read, or the error is a bug.
     #[error("{0}")]
     Internal(String),
-    /// The operator has switched the feature off.
+    /// The operator has switched webhooks off, or does not allow the address of a webhook.
     #[error("{0}")]
     Forbidden(String),
 }

@@ -3,10 +3,10 @@
 //! A webhook has a checkpoint like a consumer group with one partition. A delivery that the receiver refuses for good,
 //! or that failed for too long, is added to the list of failed deliveries before the checkpoint moves. A crash between
 //! the two steps does not lose the delivery, but it is sent once more. While the list is full, the webhook stops. The
-//! body of a large delivery is divided into state rows of its own, because a row has a maximum size.
+//! body of a large delivery is divided into pieces with separate state rows, because a row has a maximum size.
 //!
 //! A receiver that responds with 410 Gone accepts no more deliveries. The webhook is then paused, even across restarts,
-//! until a request resumes it or changes its address. Its delivery stays due.
+//! until a request resumes it or changes its address. The refused delivery stays due.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ const FAILED_MAX: usize = 100;
 const PIECE_BYTES_MAX: usize = 512 << 10;
 /// Number of pieces of a body that are stored by one write.
 const WRITTEN_PIECES: usize = 4;
-/// Number of journal entries without a record for a webhook, after which the webhook stores a new checkpoint.
+/// Number of skipped journal entries, without a record for the webhook, after which a new checkpoint is stored.
 const QUIET_ENTRIES: u64 = 10_000;
 
 /// State of a webhook.
@@ -62,7 +62,8 @@ pub(crate) struct StoredHook {
     batch: usize,
     pub(crate) hold: bool,
     start: StoredCheckpoint,
-    /// Reason why nothing is delivered; `None` = deliveries continue. Builds without this member deliver nevertheless.
+    /// Reason why nothing is delivered; `None` = deliveries continue. Earlier builds ignore this member and continue to
+    /// deliver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<StoredPause>,
 }
@@ -71,7 +72,7 @@ pub(crate) struct StoredHook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredPause {
     reason: String,
-    /// Time at which it began, in nanoseconds since 1970-01-01T00:00:00Z.
+    /// Time at which the pause began, in nanoseconds since 1970-01-01T00:00:00Z.
     time: i64,
 }
 
@@ -82,7 +83,7 @@ struct StoredFailure {
     failure: FailedDelivery,
     /// The body; empty if it is divided into pieces.
     body: String,
-    /// Number of pieces of the body, which have state rows of their own.
+    /// Number of pieces of the body, which have separate state rows.
     #[serde(default)]
     pieces: usize,
 }
@@ -106,7 +107,7 @@ pub(crate) struct Due {
 pub(crate) enum Step {
     /// Send a delivery.
     Send(Box<Due>),
-    /// Read on: there was no record yet.
+    /// Continue reading, because no record was found yet.
     Continue,
     /// Wait for changes of the journal, or of the webhook.
     Wait,
@@ -133,7 +134,7 @@ impl HookState {
 }
 
 impl ChangeStreams {
-    /// Creates a webhook, or changes its settings. Its checkpoint stays.
+    /// Creates a webhook, or changes its settings. The checkpoint of an existing webhook stays.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl ChangeStreams {
         self.set_pause(stream, name, Some(pause))
     }
 
-    /// Stores the pause of a webhook, or its end. The caller holds the lock `writing`.
+    /// Stores the pause of a webhook; `None` ends the pause. The caller holds the lock `writing`.
     fn set_pause(&self, stream: &str, name: &str, pause: Option<StoredPause>) -> Result<()> {
         let stored = StoredHook {
             pause,
@@ -355,7 +356,7 @@ impl ChangeStreams {
         due.collect()
     }
 
-    /// Moves a webhook to a cursor, so that changes are delivered again, or left out.
+    /// Moves a webhook to a cursor, so that changes are delivered again or skipped.
     ///
     /// # Errors
     ///
@@ -461,7 +462,7 @@ impl ChangeStreams {
         sent
     }
 
-    /// Records a success: moves the checkpoint after the delivery.
+    /// Records a success: moves the checkpoint to the end of the delivery.
     pub(crate) fn delivered(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
         let _writing = self.writing.lock();
         self.change_hook(stream, name, |webhook| webhook.error = None);
@@ -479,7 +480,7 @@ impl ChangeStreams {
         });
     }
 
-    /// Adds a delivery to the list of failed deliveries, and moves the checkpoint after the delivery.
+    /// Adds a delivery to the list of failed deliveries, and moves the checkpoint to the end of the delivery.
     pub(crate) fn give_up(
         &self,
         stream: &str,
@@ -508,11 +509,11 @@ impl ChangeStreams {
             body: body.to_owned(),
             pieces: pieces.len(),
         };
-        // The pieces are stored before the row that needs them. After a crash in between, the delivery is sent again,
-        // and stored in their place if it fails again.
+        // The pieces are stored before the row that needs them. After a crash in between, the delivery is sent again.
+        // If it fails again, its pieces replace the stored ones.
         self.put_body(stream, name, &due.id, &pieces)?;
-        // The failed deliveries have their own owner, so that the state of all streams can be read without their
-        // bodies.
+        // The failed deliveries have a separate owner of state rows, so that the state of all streams can be read
+        // without their bodies.
         let failed = row(&[&due.id], Some(&failure));
         self.engine.put_state(&failed_owner(stream, name), &[failed])?;
         self.counters.deliveries_failed.fetch_add(1, Ordering::Relaxed);
@@ -675,8 +676,8 @@ fn failed_owner(stream: &str, name: &str) -> String {
     format!("{OWNER}/failed/{stream}/{name}")
 }
 
-/// Returns the owner of the pieces of the body of a failed delivery. Each delivery has its own, so that the failed
-/// deliveries can be counted and listed without these rows.
+/// Returns the owner of the state rows with the body of a failed delivery. Each delivery has a separate owner, so that
+/// the failed deliveries can be counted and listed without these rows.
 fn body_owner(stream: &str, name: &str, id: &str) -> String {
     format!("{}/{id}", failed_owner(stream, name))
 }

@@ -1,8 +1,8 @@
 //! Change streams: the changes of all tables as records, in the order of the journal.
 //!
-//! A stream is a named filter over the journal. While there are streams, the journal is kept for longer. The readers of
-//! a stream hold cursors; consumer groups store theirs in the server. A stream costs writers nothing: records are
-//! decoded from journal entries when they are read.
+//! A stream is a named filter over the journal. While there are streams, the journal is kept for longer. Readers of a
+//! stream hold their cursors themselves; the server stores the cursors of consumer groups. A stream costs writers
+//! nothing: records are decoded from journal entries when they are read.
 //!
 //! | module | holds |
 //! |---|---|

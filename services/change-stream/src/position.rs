@@ -61,7 +61,7 @@ impl FromStr for Position {
     }
 }
 
-/// Partition of a stream: a range of the slots of keys.
+/// Partition of a stream: a range of key slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
     number: u16,
@@ -92,7 +92,8 @@ impl Partition {
         Ok(Self { number, count })
     }
 
-    /// Returns true if the partition has the changes of a slot; `None` is in every partition.
+    /// Returns true if the partition has the changes of a slot. `None`, for a change without a slot, is in every
+    /// partition.
     pub fn has(self, slot: Option<u16>) -> bool {
         let at = |slot: u16| u32::from(slot) * u32::from(self.count) / SLOTS;
         slot.is_none_or(|slot| at(slot) == u32::from(self.number))

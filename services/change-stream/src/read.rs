@@ -122,7 +122,7 @@ impl PageBuilder<'_> {
         self.page.records.len() >= self.limits.records || self.bytes >= self.limits.bytes
     }
 
-    /// Adds the records of entries, and moves the position after the entries.
+    /// Adds the records of entries, and moves the position to the end of the entries.
     fn add(&mut self, entries: &ChangeEntries) -> Result<()> {
         let start = Position::before(entries.from);
         if start > self.page.next {
@@ -187,7 +187,7 @@ impl PageBuilder<'_> {
 
     fn push(&mut self, record: Vec<u8>) {
         self.bytes += record.len();
-        // Records are JSON, and so UTF-8.
+        // Records are JSON and therefore UTF-8.
         self.page
             .records
             .push(String::from_utf8(record).unwrap_or_default());

@@ -91,7 +91,7 @@ pub(crate) fn write_record(
     Ok(())
 }
 
-/// Appends the record of changes that cannot be read. `after` is the position of the next change that can.
+/// Appends a gap: the record of changes that cannot be read. `after` is the position of the next readable change.
 pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: &mut Vec<u8>) {
     let reason = if is_damaged { "damaged" } else { "freed" };
     let record = json!({

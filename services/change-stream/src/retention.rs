@@ -1,8 +1,8 @@
 //! Retention: which part of the journal is kept for change streams.
 //!
 //! The journal is kept from the oldest change that a stream, a group or a webhook needs. Beyond the byte limit, and
-//! while the disk is nearly full, the oldest units are freed nevertheless, so consumers never block writers. A reader
-//! of a freed change gets a gap.
+//! while the disk is nearly full, the oldest units are freed even if they are needed, so consumers never block writers.
+//! A reader of a freed change gets a gap.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ impl ChangeStreams {
     ///
     /// The errors of the backend; the next call tries again.
     pub fn keep(&self) -> Result<()> {
-        // A stream that is being created needs the changes before it is in the state.
+        // A stream that is being created needs its changes even before the stream is in the state.
         let _writing = self.writing.lock();
         self.keep_needed()
     }
@@ -67,7 +67,7 @@ impl ChangeStreams {
         match history.from {
             // The folder of the history is lost, so the entries that the journal still has may be incomplete.
             None => self.engine.keep_changes(Some(self.engine.changes_end())),
-            // Units that could not be removed are tried again.
+            // Units that could not be removed earlier are removed now.
             Some(kept) if kept < from || history.units.iter().any(|unit| unit.last < from) => {
                 self.engine.keep_changes(Some(from))
             }

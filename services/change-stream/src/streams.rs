@@ -73,8 +73,8 @@ pub struct ChangeStreams {
     pub(crate) webhooks_changed: tokio::sync::watch::Sender<()>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
-    /// Sequences of the newest journal entries, if they hold only state of streams. A checkpoint at their start is not
-    /// behind.
+    /// Sequences of the newest journal entries, if they hold only state of change streams. A checkpoint at the start of
+    /// this range is not behind, because it lacks only these entries.
     own_entries: Mutex<Range<SequenceNumber>>,
 }
 
@@ -422,7 +422,7 @@ impl ChangeStreams {
         })?
     }
 
-    /// Moves the checkpoint of a partition. It is on stable storage on return.
+    /// Moves the checkpoint of a partition. The new checkpoint is on stable storage on return.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 //! is read from the header `Forwarded` (RFC 7239) or `X-Forwarded-For`; if both are present, they must name the same
 //! client. The list in the header is read from its end: entries that are trusted proxies are skipped, and the first
 //! other address is the client. For connections from other addresses these headers are ignored, because any client can
-//! send them. `unix` in the setting stands for all processes that connect by the Unix socket.
+//! send them. The entry `unix` in the setting means all processes that connect by the Unix socket.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,8 +1,8 @@
 //! Forwarding of requests to another process that serves the same routes.
 //!
-//! Bodies pass through in both directions without being stored. A request is sent once: only its client can
-//! decide to repeat it. Requests carry the tokens of their clients, so a process with TLS must show a certificate of a
-//! trusted authority, for the name or address under which it is reached.
+//! Bodies pass through in both directions without being stored. A request is sent only once, because only its
+//! client can decide to repeat it. Requests carry the tokens of their clients, so a process with TLS must present a
+//! certificate of a trusted authority for the name or address at which it is reached.
 
 use std::fmt;
 use std::sync::Arc;

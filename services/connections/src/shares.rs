@@ -2,10 +2,10 @@
 //!
 //! Four fifths of a resource (rounded up) are first come, first served, so that a single busy client can use them while
 //! other clients need little. The last fifth is reserved for clients that hold nothing or less than their
-//! share. A share is the whole divided by one more than the number of clients that hold or wait for units;
-//! the extra one is for a newcomer. A client that takes single units therefore never holds more than four fifths,
-//! however long its requests run. Waiting clients are served in the order of the units that they hold, fewest first,
-//! then in arrival order.
+//! share. A share is the whole resource divided by one more than the number of clients that hold or wait for units;
+//! the additional one is for a new client. A client that takes single units therefore never holds more than four
+//! fifths, however long its requests run. Waiting clients are served in the order of the units that they hold,
+//! fewest first, then in arrival order.
 //!
 //! A resource can also limit the units of tenants ([`Shares::with_tenants_max`]): while other clients use the
 //! resource, or have used it within the last second, a tenant holds at most its part of these units. A
@@ -195,8 +195,8 @@ impl Shares {
             };
             match waited {
                 Ok(granted) => break granted.expect("the sender stays until it grants or the wait ends"),
-                // No event signals that `RECENT` has passed since another client's last use, so this is checked
-                // periodically.
+                // No event signals that `RECENT` has passed since the last use by another client, so this is
+                // checked periodically.
                 Err(_) => self.0.grant(&mut self.0.state.lock()),
             }
         }

@@ -64,7 +64,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// Returns [`TlsError`] if they cannot be used; the previous ones then stay.
+    /// Returns [`TlsError`] if they cannot be used; the previous certificate and key then stay.
     pub fn replace(&self, certificates: &[u8], key: &[u8]) -> Result<(), TlsError> {
         *self.0.write() = config(certificates, key)?;
         Ok(())
@@ -95,7 +95,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Returns the configuration of a client that trusts these authorities only.
+/// Returns the configuration of a client that trusts only these authorities.
 pub(crate) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, TlsError> {
     let mut roots = RootCertStore::empty();
     if let Some(authorities) = authorities {

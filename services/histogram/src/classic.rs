@@ -59,10 +59,10 @@ pub enum ClassicError {
         /// Cumulative count of the next higher bucket.
         above: f64,
     },
-    /// Negative count.
+    /// Count below zero, of a bucket or in total.
     #[error("the count {0} is negative")]
     NegativeCount(f64),
-    /// NaN bound.
+    /// Bucket bound that is NaN.
     #[error("a bucket's bound is NaN")]
     NanBound,
     /// Count that differs from the cumulative count of the `+Inf` bucket.

@@ -1,6 +1,6 @@
 //! The histogram value type, and the stale marker.
 
-/// Bits of the stale marker: a NaN that is stored instead of a measurement and marks the end of a series. It is
+/// Bits of the stale marker: a NaN that is stored instead of a measurement and marks the end of a series. The marker is
 /// preserved bit for bit from writer to reader.
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 

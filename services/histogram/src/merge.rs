@@ -190,9 +190,9 @@ impl Histogram {
         (Cow::Owned(coarser), Some(compensation))
     }
 
-    /// Clones the histogram and sets all buckets within the zero bucket of this threshold to 0. Their counts are
-    /// already in the zero bucket. In a coarser schema, these counts could become part of a bucket that extends beyond
-    /// the zero bucket, and be counted twice.
+    /// Clones the histogram and sets all buckets within the zero bucket of this threshold to 0. The counts of these
+    /// buckets are already in the zero bucket. In a coarser schema, these counts could become part of a bucket that
+    /// extends beyond the zero bucket, and be counted twice.
     fn without_buckets_within(&self, zero_threshold: f64) -> Self {
         let mut copy = self.clone();
         let is_within = |(index, _): &(i32, f64)| exponential_bound(*index, self.schema) <= zero_threshold;

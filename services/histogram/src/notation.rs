@@ -2,9 +2,9 @@
 //!
 //! This is the notation of Prometheus' test scripts. Zero values are omitted. `n_buckets` and `n_offset`
 //! describe the negative side, `custom_values` lists custom bounds, and `counter_reset_hint` is `unknown`,
-//! `reset`, `not_reset` or `gauge`. An extension of Prometheus' notation is `0*5000` within the buckets: it stands for
-//! 5,000 empty buckets, so that distant buckets need little memory. A formatted histogram has at most about 40 bytes
-//! per bucket plus 20 KB for empty buckets.
+//! `reset`, `not_reset` or `gauge`. An extension of Prometheus' notation is `0*5000` within the buckets: it means 5,000
+//! empty buckets, so that distant buckets need little memory. A formatted histogram has at most about 40 bytes per
+//! bucket plus 20 KB for empty buckets.
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ impl Histogram {
             ("z_bucket_w", self.zero_threshold),
         ];
         for (name, number) in numbers {
-            // NaN must be written, too; it differs from zero.
+            // NaN is written as well, because it differs from zero.
             if number != 0.0 {
                 parts.push(format!("{name}:{}", Shortest(number)));
             }

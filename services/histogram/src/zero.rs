@@ -1,5 +1,5 @@
-//! Common zero bucket of two histograms. It is as wide as the wider of the two zero buckets, or wider: if its edge
-//! would cut a nonempty bucket, it is widened to contain this bucket.
+//! Common zero bucket of two histograms. The common bucket is at least as wide as the wider of the two zero buckets. If
+//! its edge would cut a nonempty bucket, the common bucket is widened to contain this bucket.
 //!
 //! Widening one histogram can require widening the other, so both are widened in turn until their thresholds
 //! are equal.

@@ -26,10 +26,10 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns an error if the table does not exist or its model is not `series`. For Prometheus formats and OTLP, a
-    /// database without a table of the same name is an error too: series of these formats are identified by labels, to
-    /// which the database tag cannot be appended. For other formats, such a database is an error only if its name
-    /// cannot be a tag value.
+    /// Returns an error if the table does not exist or its model is not `series`. For Prometheus formats and OTLP, also
+    /// returns an error for a database without a table of the same name: series of these formats are identified by
+    /// labels, to which the database tag cannot be appended. For other formats, such a database is an error only if its
+    /// name cannot be a tag value.
     pub(crate) fn find(&self, engine: &Engine, decoder: &Decoder) -> Result<Destination, WriteError> {
         let (table, tag) = match self {
             Self::Table(name) => (engine.table(name)?, None),

@@ -159,7 +159,7 @@ fn store(
     }
     let batch = std::mem::take(&mut decoded.batch);
     let written = engine.write(&to.table, batch, options)?;
-    // A restricted handle stores the metadata only of metrics with series, which the rows may have created.
+    // A restricted handle stores metadata only for metrics that have series. The rows may have created these series.
     if omitted > 0 && to.table.condition().is_some() {
         engine.put_metadata(&to.table, &metadata)?;
     }

@@ -2,8 +2,8 @@
 //!
 //! IPv4 addresses are public unless they belong to a block of the IANA registry of special-purpose addresses that is
 //! not globally reachable. IPv6 addresses are public only inside 2000::/3, without the special-purpose blocks there.
-//! Forms of IPv6 that contain an IPv4 address are judged by that address (mapped, NAT64) or refused as a whole
-//! (compatible, translated, 6to4, Teredo), because a gateway could deliver them to an internal IPv4 host.
+//! An IPv6 address that contains an IPv4 address is judged by the IPv4 address (mapped, NAT64) or refused
+//! (compatible, translated, 6to4, Teredo), because a gateway could deliver it to an internal IPv4 host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -125,7 +125,7 @@ impl AddressFilter {
     }
 }
 
-/// Returns true if the address is one of the public internet.
+/// Returns true if the address is public.
 pub fn is_public(address: IpAddr) -> bool {
     match unwrapped(address) {
         IpAddr::V4(address) => !RESERVED_V4.iter().any(|block| is_in_v4(address, *block)),

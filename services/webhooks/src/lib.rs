@@ -1,7 +1,7 @@
-//! Sender of signed HTTP requests to addresses that users have named (webhooks).
+//! Sender of signed HTTP requests to addresses that users have configured (webhooks).
 //!
-//! A user names an address, and the server connects to it. Without limits, a user could read or change services that
-//! only the server can reach (server-side request forgery). Three checks prevent it:
+//! A user configures an address, and the server connects to it. Without limits, a user could read or change
+//! services that only the server can reach (server-side request forgery). Three checks prevent this:
 //!
 //! 1. [`Target::parse`] accepts `https` addresses on the hosts that the operator allows.
 //! 2. Each new connection resolves the name once, checks every address with [`AddressFilter`], and connects only to

@@ -115,7 +115,7 @@ impl Resolve for CheckedResolver {
                     Scope::Allowed => filter.allows(*address),
                     Scope::Listed => filter.lists(*address),
                 })
-                // Port 0 stands for the port of the request.
+                // Port 0 means the port of the request.
                 .map(|address| SocketAddr::new(address.to_canonical(), 0))
                 .take(ADDRESSES_MAX)
                 .collect();

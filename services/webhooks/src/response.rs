@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::error::{SendError, SendErrorKind};
 
-/// Maximum delay of a `Retry-After` header that is honoured. Longer delays are shortened to it.
+/// Maximum delay of a `Retry-After` header. Longer delays are shortened to this maximum.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the outcome of a request by the head of its response.

@@ -1,7 +1,7 @@
 //! Signing secret of a webhook, and the signature of a request.
 //!
-//! The signature is that of the specification Standard Webhooks 1.0: HMAC-SHA256 over `id.timestamp.body`, in base64,
-//! with the prefix `v1,`. Receivers verify it with any library of that specification.
+//! The signature is defined by Standard Webhooks 1.0: HMAC-SHA256 over `id.timestamp.body`, in base64, with the
+//! prefix `v1,`. Receivers verify it with any library of that specification.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ pub enum SecretError {
 }
 
 impl WebhookSecret {
-    /// Reads a secret. The text `whsec_` followed by base64 stands for the decoded key, as in Standard Webhooks;
-    /// libraries of receivers expect this form. The bytes of any other text are the key.
+    /// Reads a secret. In the form `whsec_` followed by base64, the decoded bytes are the key, as in Standard
+    /// Webhooks; libraries of receivers expect this form. For any other text, its bytes are the key.
     ///
     /// # Errors
     ///

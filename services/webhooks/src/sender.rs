@@ -31,9 +31,10 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const ID_BYTES_MAX: usize = 256;
 /// Maximum number of requests at a time. Further calls wait, and their time limit has not begun.
 const REQUESTS_MAX: usize = 64;
-/// Maximum time to connect, including the TLS handshake; shorter if the time limit of the request is.
+/// Maximum time to connect, including the TLS handshake. A shorter time limit of the request takes precedence.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time to read a response body. Its only use is that the connection can serve another request.
+/// Maximum time to read a response body. The body is read only so that the connection can be used for another
+/// request.
 const BODY_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of idle connections per scheme, host and port.
 const IDLE_CONNECTIONS_MAX: usize = 2;
@@ -103,7 +104,8 @@ impl WebhookSender {
         Self::with_resolver(settings, SystemResolver::default())
     }
 
-    /// Creates a sender that uses another resolver. Its addresses are checked as those of the system's resolver.
+    /// Creates a sender that uses another resolver. The addresses from this resolver are checked like the addresses
+    /// from the resolver of the operating system.
     ///
     /// # Errors
     ///
@@ -148,7 +150,7 @@ impl WebhookSender {
 
     /// Signs and sends one delivery as `POST`. Returns when the receiver has responded with a status of 2xx.
     ///
-    /// Waits for a free place among 64 concurrent requests, then at most for the time limit of the settings. The
+    /// Waits until fewer than 64 requests are running, then at most for the time limit of the settings. The
     /// response body is read up to its limits of size and time (1 s), and discarded; it does not change the outcome.
     /// Dropping the future cancels the request, which the receiver may have processed.
     ///
@@ -229,7 +231,7 @@ fn builder(
         .pool_idle_timeout(IDLE_TIMEOUT)
 }
 
-/// Parses certificates in PEM. An empty text has no certificates; any other text has at least one.
+/// Parses certificates in PEM. An empty text means no certificates; any other text must contain at least one.
 fn extra_roots(pem: &[u8]) -> Result<Vec<Certificate>, SenderError> {
     let bad = |reason: String| SenderError::Roots { reason };
     let roots = Certificate::from_pem_bundle(pem).map_err(|error| bad(cause(&error)))?;
@@ -317,7 +319,8 @@ fn cause(error: &dyn Error) -> String {
     }
 }
 
-/// Returns the error inside an I/O error: for a failed handshake the TLS error, or another I/O error with it.
+/// Returns the error inside an I/O error. For a failed handshake this is the TLS error, or another I/O error that
+/// contains the TLS error.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }

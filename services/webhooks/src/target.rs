@@ -107,7 +107,7 @@ impl Target {
         let url = Url::parse(text).map_err(|error| TargetError::NotAUrl {
             reason: error.to_string(),
         })?;
-        // Other characters grow when they are percent-encoded.
+        // Other characters become longer when they are percent-encoded.
         if url.as_str().len() > URL_BYTES_MAX {
             return Err(TargetError::TooLong {
                 actual: url.as_str().len(),

@@ -204,7 +204,7 @@ pub enum EditOutcome {
     },
 }
 
-/// Entries of a journal that are kept although no replay needs them any more.
+/// Entries of a journal that are kept although they are no longer needed for a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// Sequence from which all entries are kept; `None` if the journal has no history.
@@ -365,7 +365,8 @@ pub struct Usage {
     pub cold_cache: CacheUsage,
 }
 
-/// Usage of a block cache. All zero without a cache. The counters restart with the cache, so they can decrease.
+/// Usage of a block cache. All values are zero without a cache. The counters restart with the cache, so they can
+/// decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUsage {
     /// Maximum size of the cache.
@@ -471,7 +472,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// [`Durability::Synced`] rows are durable on return. [`Durability::Buffered`] rows survive a kill of the process.
     /// They survive a power failure only after the next [`sync_rows`](Self::sync_rows); before that, a power failure
-    /// may lose any of these writes and keep others.
+    /// may lose any subset of these writes.
     ///
     /// A write has at most [`WRITE_ROWS_MAX`] changes and [`WRITE_BYTES_MAX`] bytes, and each key at most once.
     /// Repeating a write with the same stamp changes nothing. The only writer of a shard must use increasing stamps;
@@ -584,7 +585,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// After any error, the segment may have data left: reclaim it again.
     fn reclaim(&self, segment: SegmentRef) -> Result<()>;
 
-    /// Returns an empty, formerly used group of a tier, to be used instead of a new group.
+    /// Returns an empty group of a tier that can be reused in place of a new group.
     ///
     /// Returns `None` if there is no such group, or if new groups cost nothing. This is a hint: following it does not
     /// change any result. The same group may be returned again until something is loaded into it.
@@ -710,7 +711,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     // --- history of the journal --------------------------------------------------------------------------
 
-    /// Keeps the entries from `from` on for [`read_history`](Self::read_history), also after `forget` has freed them
+    /// Keeps the entries from `from` on for [`read_history`](Self::read_history), even after `forget` has freed them
     /// for replays. Frees kept units that are entirely below `from`. `None` ends the history and frees all of it.
     ///
     /// The setting is durable: after a restart, `forget` keeps entries as before. The first call begins the history; a
@@ -735,7 +736,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     ///
-    /// An error of the engine if the entries cannot be read. Damaged bytes are no error: see [`HistoryPage::from`].
+    /// An error of the engine if the entries cannot be read. Damaged bytes are not an error: see [`HistoryPage::from`].
     fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage>;
 
     // --- manifest --------------------------------------------------------------------------------------

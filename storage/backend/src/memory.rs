@@ -289,8 +289,8 @@ impl MemoryDisk {
         self.state.lock().write_faults.push_back(fault);
     }
 
-    /// Lets appends of former owners reach the journals of their epochs until these are closed, as on a cluster whose
-    /// appends are plain writes. Panics in the embedded character.
+    /// Lets appends of former owners reach the journals of their epochs until the epochs are closed, as on a cluster
+    /// whose appends are plain writes. Panics in the embedded character.
     pub fn accept_stale_appends(&self) {
         self.assert_distributed("stale appends need the distributed character");
         self.state.lock().accepts_stale = true;
@@ -476,14 +476,14 @@ impl ShardState {
 impl MemoryBackend {
     /// Opens a disk. In the embedded character, all older handles of it fail from now on.
     ///
-    /// The handle takes a shard at once, also from a living owner.
+    /// The handle takes a shard at once, even from a living owner.
     pub fn open(disk: &Arc<MemoryDisk>) -> Self {
         Self::new(disk, None)
     }
 
     /// Opens a disk as a process that has its own clock. With leases of limited time ([`MemoryDisk::limit_leases`]),
     /// the handle takes a shard from another living owner only after the owner was silent for a lease and a quarter by
-    /// this clock; before, the call fails as `Unavailable`.
+    /// this clock. Until then, the call fails as `Unavailable`.
     pub fn open_with_clock(disk: &Arc<MemoryDisk>, clock: Arc<dyn Clock>) -> Self {
         Self::new(disk, Some(clock))
     }
@@ -840,7 +840,7 @@ impl Backend for MemoryBackend {
         let units = history.entries.iter().map(|(sequence, value)| HistoryUnit {
             last: *sequence,
             bytes: value.len() as u64,
-            // Memory has no times, so no entry counts as old.
+            // This backend stores no times, so no entry counts as old.
             written: Timestamp::MAX,
         });
         Ok(History {

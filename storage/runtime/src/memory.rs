@@ -8,7 +8,7 @@
 //! statements. Request bodies in flight, unsealed points, buffered rows and caches have separate budgets, which
 //! [`MemoryAccount::set_aside`] subtracts from the limit.
 //!
-//! A [part](MemoryAccount::part) of an account has a limit of its own, for example for the requests of one tenant.
+//! A [part](MemoryAccount::part) of an account has a separate limit, for example for the requests of one tenant.
 //! Bytes that are reserved from it are also reserved from the whole account.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ struct Balance {
     used_bytes: AtomicU64,
     set_aside_bytes: AtomicU64,
     refusals: Mutex<BTreeMap<&'static str, u64>>,
-    /// Account of which this one is a part, and the owner of the part; `None` for the account of the process.
+    /// Account that contains this account as a part, and the owner of the part; `None` for the account of the process.
     part: Option<(MemoryAccount, Arc<str>)>,
 }
 
@@ -102,7 +102,7 @@ impl MemoryAccount {
         }))
     }
 
-    /// Creates a part of this account with a limit of its own. `owner` is shown in errors, for example "the tenant
+    /// Creates a part of this account with a separate limit. `owner` is shown in errors, for example "the tenant
     /// acme".
     ///
     /// # Examples
@@ -227,8 +227,8 @@ impl MemoryAccount {
         Err(refused)
     }
 
-    /// Reserves `bytes` if at least half of this account still remains free, and half of the account of which it is a
-    /// part. Returns true if the bytes were reserved.
+    /// Reserves `bytes` if at least half of this account then remains free, and also half of the account that contains
+    /// it. Returns true if the bytes were reserved.
     fn take_spare(&self, bytes: u64) -> bool {
         if self.add(bytes, self.limit_bytes() / 2).is_err() {
             return false;

@@ -1,9 +1,9 @@
 //! Supervision of threads that the database depends on.
 //!
-//! A panic in such a thread may leave shared state half changed, and the thread does no more work: writers would wait
-//! for a commit, a seal or a reopening that never happens. The supervisor therefore records the first such panic and
-//! calls its listeners. Waiting calls then return an error, further writes are rejected, and the server exits. The next
-//! start recovers all acknowledged data.
+//! A panic in such a thread ends its work, and may leave shared state half changed. Writers would then wait for a
+//! commit, a seal or a reopening that never happens. The supervisor therefore records the first such panic and calls
+//! its listeners. Waiting calls then return an error, further writes are rejected, and the server exits. The next start
+//! recovers all acknowledged data.
 //!
 //! The components of one process share one supervisor, which each component receives in its settings. Without a
 //! listener that exits the process, the process continues after a panic.
@@ -44,8 +44,8 @@ pub struct ThreadFailure {
 pub struct SupervisedThread(Mutex<Option<JoinHandle<()>>>);
 
 impl Supervisor {
-    /// Starts a thread that runs `work`. A panic in `work` becomes the failure of this supervisor, unless one is
-    /// recorded already.
+    /// Starts a thread that runs `work`. A panic in `work` becomes the failure of this supervisor, unless an earlier
+    /// panic is recorded.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! Request bodies of any size, read while they arrive.
 //!
 //! A task takes the frames of the connection and passes them through a short queue to a blocking reader, so memory is
-//! bounded by the queue. The minimum rate at which the client must send is the same as for other bodies; time in which
-//! the reader takes no frames does not count.
+//! A task takes the frames of the connection and passes them through a short queue to a blocking reader, so memory
+//! is bounded by the queue. The minimum rate at which the client must send is the same as for other bodies. Time in
+//! which the reader takes no frames does not count.
 
 use std::io::{self, BufReader, Read};
 

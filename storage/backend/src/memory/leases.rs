@@ -3,8 +3,8 @@
 //! The rules are those of `tideline-backend-cassandra`. A handle renews the row of its member. Another handle that is
 //! to take the shard watches the number of renewals. If the number does not change for a lease and a quarter, by the
 //! clock of the watching handle alone, the handle marks the member as dead and takes the shard. A dead member can no
-//! longer renew its lease. Clocks of two processes are therefore never compared; their speeds must only agree within a
-//! quarter.
+//! longer renew its lease. Clocks of two processes are therefore never compared. The only assumption is that their
+//! speeds agree within a quarter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

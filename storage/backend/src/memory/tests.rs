@@ -177,7 +177,7 @@ fn a_closed_epoch_has_exactly_the_entries_that_were_replayed() {
     append(first, 5).expect("the append is not checked");
     assert_eq!(sequences(&new, first), [1, 3]);
 
-    // An epoch without entries is not closed, and gets none.
+    // An epoch without entries is not closed, and gets no entries later.
     let third = old.take(SHARD).expect("take").epoch;
     append(second, 6).expect("the append is not checked");
     assert_eq!(sequences(&old, second), []);
