@@ -70,9 +70,9 @@ pub struct WideSettings {
     pub limits: Vec<RowRateLimit>,
 }
 
-/// Limit of the rates at which rows are read and written. A row counts once per started 4 KiB, against the limit
-/// of the table and against the limit of the highest age that its part has reached. A burst may use up to 5 s of
-/// the rate in advance; beyond that, new requests are refused with 429 `rate_limited` and `Retry-After`.
+/// Limit of the rates at which rows are read and written. A row counts once per 4 KiB, rounded up, against the limit
+/// of the table and against the limit of the highest age that its part has reached. A limit allows up to 5 s of its
+/// rate at once; beyond that, new requests are refused with 429 `rate_limited` and `Retry-After`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"older_than": "30d", "reads_per_second": 500}))]

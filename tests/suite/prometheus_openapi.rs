@@ -1,5 +1,5 @@
 //! Conformance to the OpenAPI document of Prometheus: every operation except remote read, remote write and OTLP is
-//! requested with its examples, at the root and at the path of a table. The document is outside data; see
+//! requested with its examples, at the root and at the path of a table. The document is not in the repository; see
 //! `tests/README.md`.
 
 use std::fs;

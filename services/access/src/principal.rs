@@ -64,7 +64,7 @@ impl Principal {
         self
     }
 
-    /// Returns the principal of a request that acts for a tenant. It ends with this one.
+    /// Returns the principal of a request that acts for a tenant. It ends when this principal ends.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Principal {
         &self.name
     }
 
-    /// Returns the name, for a stored token with its id.
+    /// Returns the name; for a stored token, also its id.
     pub fn label(&self) -> String {
         match &self.id {
             Some(id) => format!("token {id} ({})", self.name),
@@ -140,7 +140,7 @@ impl Principal {
         self.tenant.is_none() && !self.scope.tenants().is_empty()
     }
 
-    /// Returns the name of the table of requests that name none.
+    /// Returns the name of the table that is used if a request names no table.
     pub fn default_table(&self) -> &str {
         let of_tenant = self
             .tenant
@@ -212,7 +212,7 @@ impl Principal {
 }
 
 impl fmt::Display for Principal {
-    /// Writes the name, for a stored token its id, and the tenant of the request.
+    /// Writes the name, the id if the token is stored, and the tenant of the request if it has one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.label())?;
         match &self.tenant {
@@ -223,7 +223,7 @@ impl fmt::Display for Principal {
 }
 
 /// Access of one request: its principal, and the action that it performs. Roles that do not allow the action are
-/// refused when it is created, so holding an access means that the action is allowed on tables in the scope.
+/// refused when the access is created, so an existing `Access` means that the action is allowed on tables in the scope.
 #[derive(Debug, Clone)]
 pub struct Access {
     principal: Arc<Principal>,
@@ -265,7 +265,7 @@ impl Access {
         &self.principal
     }
 
-    /// Checks that the principal may perform the action on a table of this name. The table may not exist.
+    /// Checks that the principal may perform the action on a table of this name. The table need not exist.
     ///
     /// # Errors
     ///

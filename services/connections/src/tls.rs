@@ -139,7 +139,7 @@ pub(crate) enum Transport {
     Unix(UnixStream),
 }
 
-/// Stream of either kind.
+/// Stream of any of these kinds.
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}

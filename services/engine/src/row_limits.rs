@@ -1,8 +1,8 @@
 //! Limits of the rates at which the rows of a table, or of its older parts, are read and written.
 //!
 //! Each limit has one bucket for reads and one for writes. A bucket holds the time until which its rate is used up. A
-//! row that is read or written moves this time by its cost divided by the rate. Up to [`AHEAD`] may be used ahead, so
-//! that short bursts pass. Beyond that, new requests are refused.
+//! row that is read or written moves this time by its cost divided by the rate. A limit allows up to [`AHEAD`] of its
+//! rate at once, so that short bursts pass. Beyond that, new requests are refused.
 //!
 //! A request that has begun to read under a limit is not refused in the middle: it waits between two rows until its own
 //! reads are within the rate ([`PacedReads`]), for at most [`WAIT_MAX`] in total. A limit under which the request has

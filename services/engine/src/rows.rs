@@ -160,8 +160,8 @@ impl Engine {
         }
     }
 
-    /// Writes rows. `make` builds them; each call of its argument returns an id for a generated key column. Rows of one
-    /// partition are written all or not at all. Returns the rows and their outcomes.
+    /// Writes rows. `make` builds them; each call of its argument returns an id for a generated key column. Either all
+    /// rows of one partition are written or none. Returns the rows and their outcomes.
     ///
     /// `Ok` guarantees the requested durability. Call [`wait_for_searches`](Self::wait_for_searches) before each of
     /// many writes.

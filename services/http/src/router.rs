@@ -36,7 +36,8 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
 #[openapi(
     info(
         title = "Tideline",
-        description = "Time series and timelines on wide-table storage: write points, find timelines, read them back.\n\n\
+        description = "Time series, wide rows and message feeds on wide-table storage: write points, rows and messages, find them \
+            by conditions, read them back.\n\n\
             Timestamps are RFC 3339 strings or integer nanoseconds; durations are strings such as `90s` or \
             `30d`. Every response has the header `X-Request-Id`. If the service requires tokens, send one \
             as `Authorization: Bearer …`. The security requirement of each operation names the action that one of the \
@@ -49,6 +50,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),
         (name = "rows", description = "Write and read rows of wide tables"),
+        (name = "feeds", description = "Send, read, search and watch messages; members, inboxes, users"),
         (name = "timelines", description = "Find and describe timelines; list measurements, tags, fields"),
         (name = "changes", description = "Change streams: the changes of all tables, consumer groups"),
         (name = "jobs", description = "Data lifecycle: background jobs, policy previews, the clock"),

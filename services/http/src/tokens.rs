@@ -143,7 +143,8 @@ impl TokenStore {
         if !self.is_required() {
             return Err(Failure::new(
                 ErrorCode::Conflict,
-                "this server requires no token, so a new one would restrict nothing; start it with --token-file first",
+                "this server requires no token, so a new one would restrict nothing; first start it with --token-file, \
+                 auth.hashes_file or auth.jwks_file",
             ));
         }
         draft.check().map_err(Failure::invalid)?;

@@ -233,7 +233,7 @@ pub fn begin(
     Err(EngineError::FeedDeleting(feed_id.to_string()).into())
 }
 
-/// Returns true if [`begin`] reads nothing that is stored and waits for nothing for these messages. It then takes only
+/// Returns true if [`begin`] reads no stored data and does not wait when it gets these messages. It then takes only
 /// the time to parse and encode them. If another request deletes the feed meanwhile, [`begin`] waits nevertheless.
 pub fn reads_nothing(engine: &Engine, table: &WideTable, feed: &FeedName, messages: &[NewMessage]) -> bool {
     // A message id is looked up in its index, and a given sequence number among the messages.
@@ -621,7 +621,7 @@ pub(crate) fn check_written(
     Ok(())
 }
 
-/// Returns the message of a feed with a message id; `None` without one. A deleted message is found by its event.
+/// Returns the message with an id in a feed; `None` if no message has it. A deleted message is found by its event.
 fn sent_before(
     engine: &Engine,
     table: &Arc<WideTable>,

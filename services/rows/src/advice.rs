@@ -100,7 +100,7 @@ fn advise_key(table: &WideTable, survey: Option<&TableSurvey>, load: &TableLoad,
     let layout = table.layout();
     if load.are_keys_rising || table.settings().allow_rising_key {
         let measured = match load.are_keys_rising {
-            true => "in the last minute, each write had a higher key than those before".to_owned(),
+            true => "in the last minute, nearly every write had a higher key than those before".to_owned(),
             false => "the setting allow_rising_key is on".to_owned(),
         };
         let advice = "begin the key with a column that spreads writes, a hash_prefix or a bucket, and copy the rows into the \

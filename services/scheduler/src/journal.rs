@@ -179,8 +179,8 @@ impl Journal {
     /// recorded; jobs that have not ended are always kept. Returns the edit that stores the job and removes the rows of
     /// the removed jobs.
     ///
-    /// The oldest past job of the kind with the most past jobs is removed first, so that a hundred folds do not
-    /// displace the only migration.
+    /// The kind with the most past jobs loses its oldest one first, so that a hundred folds do not displace the only
+    /// migration.
     pub(crate) fn keep(&mut self, mut job: Job, history: usize) -> Edit {
         for text in [&mut job.outcome, &mut job.error].into_iter().flatten() {
             *text = text.chars().take(TEXT_CHARS_MAX).collect();
@@ -205,7 +205,7 @@ impl Journal {
         }
     }
 
-    /// Returns the id of the oldest past job of the kind with the most past jobs; `None` without past jobs.
+    /// Finds the kind with the most past jobs, and returns the id of its oldest one; `None` without past jobs.
     fn most_numerous(&self) -> Option<u64> {
         let past = || self.jobs.values().filter(|job| job.state.is_final());
         let mut counts: BTreeMap<JobKind, usize> = BTreeMap::new();

@@ -333,7 +333,7 @@ pub struct WideSpec {
     pub groups: Vec<ColumnGroupSpec>,
 }
 
-/// Size for which a read or a write counts once against a [`RowLimit`], in bytes. A row counts once per started unit.
+/// Bytes of a row that count once against a [`RowLimit`]. The size of a row is rounded up to whole units.
 pub const LIMIT_UNIT_BYTES: u64 = 4 << 10;
 
 /// Limit of the rates at which rows are read and written. A row counts against the limit of the table, and against the
@@ -618,13 +618,13 @@ pub enum SearchForm {
     Keyword,
     /// Texts split into words: words and phrases.
     Text,
-    /// Integers, doubles, and decimals rounded to doubles: equality, ranges, order.
+    /// Integers and doubles: equality, ranges, order. Decimals, rounded to doubles: only order and facets.
     Number,
     /// Timestamps: equality, ranges, order.
     Time,
-    /// Booleans: equality.
+    /// Booleans: equality, order.
     Bool,
-    /// Geo points: areas.
+    /// Geo points: areas, order by distance.
     Geo,
 }
 

@@ -1,8 +1,8 @@
 //! Change streams: records read by a consumer, the time from an acknowledgement to a waiting reader, and the cost of a stream
 //! for writers.
 //!
-//! Rows are written in batches of [`BATCH`]; points are those of set S. The cost of a stream is measured in two runs on
-//! separate folders that differ only in the stream.
+//! Rows are written in batches of [`BATCH`]; points are those of [`Kind::S`]. The cost of a stream is measured in two
+//! runs on separate folders that differ only in the stream.
 
 use std::thread;
 use std::time::{Duration, Instant};

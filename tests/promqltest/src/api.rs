@@ -1,7 +1,7 @@
 //! Parser of Prometheus' API responses, for targets over HTTP.
 //!
 //! The API lists the buckets of a histogram by their bounds, without schema, spans and reset hint. Such a
-//! histogram is represented as [`listed`], and compared in this form if
+//! histogram is built by [`listed`], and compared in this form if
 //! [`Options::has_listed_histograms`](crate::Options::has_listed_histograms) is set.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Sends lines of messages to a feed: `tideline feed send --file`.
 //!
 //! Requests are sent one after the other, because messages of a feed have the order of their writes. A request has at most
-//! [`REQUEST_MESSAGES_MAX`] messages, which the server writes all or not at all.
+//! [`REQUEST_MESSAGES_MAX`] messages. The server writes either all of them or none.
 //!
 //! A message with an id can be sent again. After a failure that may have stored messages, a request is therefore
 //! retried only if all of its messages have an id; a request refused with 429 is always retried. A repeated run over

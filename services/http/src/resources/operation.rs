@@ -107,7 +107,7 @@ async fn ready(
         (true, _) => readiness.reasons.append(&mut readiness.table_warnings),
         (false, 0) => {}
         (false, warnings) => readiness.reasons.push(format!(
-            "warnings about tables or change streams: {warnings}; they are listed for a token that may read /metrics"
+            "warnings about tables or change streams: {warnings}; use a token that may read /metrics to list them"
         )),
     }
     if app.is_draining() {

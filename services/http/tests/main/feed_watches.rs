@@ -73,7 +73,7 @@ impl Watch {
     fn next_if_any(&mut self) -> Option<Event> {
         let began = Instant::now();
         loop {
-            // Comments arrive also without events.
+            // Comments arrive even if there are no events, so the timeout of the reads does not limit the wait.
             assert!(began.elapsed() < PATIENCE, "an event in time");
             let Some((event, rest)) = self.text.split_once("\n\n") else {
                 let mut size = String::new();
@@ -390,8 +390,8 @@ fn watches_end_with_their_table() {
     };
     let before = steps();
     drop_table("chat");
-    // The watches of points read a step without events. Their table is then dropped while they wait after this
-    // step.
+    // Wait until both watches of points have read once, without finding events. Then drop their table while they
+    // wait.
     let began = Instant::now();
     while steps() < before + 2.0 && began.elapsed() < Duration::from_secs(20) {}
     drop_table("series");
@@ -620,7 +620,7 @@ fn a_blocked_sender_is_not_shown_until_the_block_ends() {
     );
 }
 
-/// Threads send to feeds and change memberships, so that the delivery switches again and again. A watch of an
+/// Threads send to feeds and change memberships, so that feeds often switch between push and pull. A watch of an
 /// inbox that reconnects at random must return the messages of the inbox, each once, and in their order.
 #[test]
 fn a_watch_misses_and_repeats_nothing_while_everything_changes() {

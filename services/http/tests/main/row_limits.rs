@@ -63,7 +63,7 @@ fn has_waited(server: &Server) -> bool {
 fn reads_of_old_parts_are_limited_and_reads_of_new_ones_are_not() {
     let server = Server::start();
     create(&server, &json!([{"older_than": "90d", "reads_per_second": 2}]));
-    // Five seconds of the rate can be used in advance.
+    // The limit allows five seconds of its rate at once.
     for _ in 0..11 {
         get(&server, OLD).expect(200);
     }
@@ -292,7 +292,7 @@ fn a_scan_waits_between_its_rows_instead_of_failing() {
     let keys: Vec<Value> = (1..9)
         .map(|day| json!({"meter": "m", "at": format!("2026-11-0{day}T00:00:00Z")}))
         .collect();
-    // Eight rows use 8 s, and 5 s can be used in advance, so the request waits until the clock advances.
+    // Eight rows use 8 s of the rate, and 5 s are allowed at once, so the request waits until the clock advances.
     read_after_a_wait(&server, "get", &json!({"keys": keys}));
 }
 

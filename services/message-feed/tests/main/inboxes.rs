@@ -503,7 +503,7 @@ fn random_members_and_messages_equal_a_naive_model_on_fjall() {
     }
 }
 
-/// A follower keeps its cursor while other members come and go, so that the delivery switches again and again.
+/// A follower keeps its cursor while other members come and go, so that the delivery of each feed changes often.
 #[test]
 fn a_reader_misses_and_repeats_nothing_while_the_delivery_switches() {
     for inboxes in [SETTINGS[0], SETTINGS[3]] {

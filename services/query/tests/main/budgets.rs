@@ -1,6 +1,6 @@
 //! Tests of limits: a query over a limit is refused, if possible before it reads a point. A cancelled query stops.
 //!
-//! Also tests invalid queries, the read cost that a summary reports, and the report of read timelines to the engine.
+//! Also tests invalid queries, the read cost in summaries, and that the engine receives the timelines that are read.
 
 use std::time::Duration;
 

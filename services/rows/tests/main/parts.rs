@@ -228,7 +228,7 @@ impl Lab {
             ..WriteSettings::default()
         };
         let table = self.database.table();
-        // Rows of one partition are written all or not at all. Each row is therefore written separately.
+        // Either all rows of a write to one partition are written or none. Each row is therefore written separately.
         for (row, expected) in body.rows.iter().zip(expected) {
             let row = std::slice::from_ref(row);
             let written = write(self.database.engine(), &table, row, b"", &settings).expect("a write");

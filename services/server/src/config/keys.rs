@@ -361,7 +361,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "changes.retention",
         "Shortest time for which changes are kept for a change stream without a retention of its own. Changes are\n\
-         freed earlier only if changes.bytes_max is reached.",
+         freed earlier only if changes.bytes_max is reached or the disk is nearly full.",
         |config| Slot::Duration(&mut config.http.changes.retention),
     )
     .within(0, 3650 * 24 * HOUR_MILLIS),

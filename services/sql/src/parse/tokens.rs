@@ -35,7 +35,7 @@ pub(super) fn check_number(text: &str) -> Result<()> {
     match count > TOKENS_MAX {
         false => Ok(()),
         true => Err(SqlError::over(
-            "number of words and signs of the statement",
+            "number of tokens of the statement",
             TOKENS_MAX as u64,
             count as u64,
         )),
@@ -151,8 +151,8 @@ pub(super) fn check_expressions(tokens: &[TokenWithSpan]) -> Result<()> {
         if total > EXPRESSION_TOKENS_MAX {
             return Err(SqlError::OverLimit {
                 message: format!(
-                    "{}an expression has more than {EXPRESSION_TOKENS_MAX} words and signs; use IN for many values of \
-                     a column, or send several statements",
+                    "{}an expression has more than {EXPRESSION_TOKENS_MAX} tokens; use IN for many values of a column, \
+                     or send several statements",
                     Position::from(token.span)
                 ),
                 limit: EXPRESSION_TOKENS_MAX as u64,

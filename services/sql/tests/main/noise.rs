@@ -1,4 +1,4 @@
-//! Random sequences of words and signs: parsing and planning return a result or an error, and never panic.
+//! Random sequences of tokens: parsing and planning return a result or an error, and never panic.
 //!
 //! The fuzz target `sql` tests the same property with arbitrary text.
 
@@ -7,7 +7,7 @@ use tideline_sql::SqlError;
 
 use crate::support::Database;
 
-/// Words and signs of statements.
+/// Pieces of statements, each of one or more tokens.
 const WORDS: &[&str] = &[
     "SELECT",
     "EXPLAIN",

@@ -323,9 +323,12 @@ fn large_statements_are_refused_with_the_limit() {
         ),
         (
             format!("SELECT * FROM t WHERE a = 1{}", "::INT".repeat(1_000)),
-            "words and signs",
+            "more than 2000 tokens",
         ),
-        (format!("SELECT {} FROM t", "- ".repeat(5_000)), "words and signs"),
+        (
+            format!("SELECT {} FROM t", "- ".repeat(5_000)),
+            "more than 2000 tokens",
+        ),
         (
             format!(
                 "UPSERT INTO t (a, b) VALUES {}",

@@ -14,7 +14,7 @@ use crate::keyspace::{Keyspace, SHARD};
 /// Number of nodes, and of copies of each row.
 const NODES: u8 = 3;
 const ROWS: Partition = Partition::space(Space(2), 0);
-/// Reads of each row. The coordinator of each is one of the nodes, chosen at random.
+/// Number of reads of each row. The coordinator of each read is one of the nodes, chosen at random.
 const READS: usize = 100;
 
 fn reads(backend: &CassandraBackend) -> RequestCounts {

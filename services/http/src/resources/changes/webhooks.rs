@@ -210,7 +210,7 @@ async fn discard(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",
     params(WebhookPath), request_body = ReplayWebhook,
-    responses((status = 200, description = "What was sent", body = ReplayReport), Failures)
+    responses((status = 200, description = "Results of the replay", body = ReplayReport), Failures)
 )]
 async fn replay(
     app: Grant,
