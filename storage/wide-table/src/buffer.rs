@@ -9,7 +9,10 @@
 //! Keys and mutations share the memory of their journal entries. The size of a generation is therefore the size of the
 //! applied entries plus a constant per row change. This size also bounds the time to replay the entries.
 
+mod row_key;
+
 use std::collections::BTreeMap;
+use std::collections::btree_map::{self, Entry};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,6 +28,7 @@ use crate::codec;
 use crate::entry::Change;
 use crate::error::Damage;
 use crate::mutation::Effect;
+use row_key::{OrderedKey, RowKey, SoughtKey};
 
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
@@ -32,7 +36,7 @@ pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 /// Number of mutations of one row at which the newest ones are merged into one.
 const MUTATIONS_MAX: usize = 8;
 /// Memory of a row change in addition to its journal entry, in bytes: tree node and references.
-const ROW_OVERHEAD: usize = 128;
+const ROW_OVERHEAD: usize = 144;
 
 /// Changes of all tables between two freezes.
 #[derive(Debug, Default)]
@@ -57,7 +61,7 @@ pub(crate) struct TableBuffer {
 
 #[derive(Debug, Default)]
 struct Changes {
-    rows: BTreeMap<Bytes, BufferedRow>,
+    rows: BTreeMap<RowKey, BufferedRow>,
     deleted: DeletedRanges,
 }
 
@@ -181,7 +185,7 @@ impl TableBuffer {
     /// Returns the content of the generation for a row.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
         let changes = self.changes.read();
-        match changes.rows.get(key) {
+        match changes.row(key) {
             Some(row) => Found::Row(row.mutations.clone()),
             None if changes.deleted.covering(key).is_some() => Found::Deleted,
             None => Found::Nothing,
@@ -191,7 +195,7 @@ impl TableBuffer {
     /// Returns the sequence of the last change of a row; `None` if the generation does not change it.
     pub(crate) fn last_change(&self, key: &[u8]) -> Option<SequenceNumber> {
         let changes = self.changes.read();
-        let row = changes.rows.get(key).map(|row| row.sequence);
+        let row = changes.row(key).map(|row| row.sequence);
         row.max(changes.deleted.covering(key))
     }
 
@@ -199,7 +203,7 @@ impl TableBuffer {
     /// time linear in the number of changed rows of the range.
     pub(crate) fn last_change_in(&self, range: &KeyRange) -> Option<SequenceNumber> {
         let changes = self.changes.read();
-        let rows = changes.rows.range::<[u8], _>(bounds(range)?);
+        let rows = changes.rows_in(range)?;
         let row = rows.map(|(_, row)| row.sequence).max();
         row.max(changes.deleted.touching(range))
     }
@@ -216,12 +220,11 @@ impl TableBuffer {
         direction: Direction,
         limit: usize,
     ) -> Vec<(Bytes, Mutations)> {
-        let Some(bounds) = bounds(range) else {
+        let changes = self.changes.read();
+        let Some(rows) = changes.rows_in(range) else {
             return Vec::new();
         };
-        let changes = self.changes.read();
-        let rows = changes.rows.range::<[u8], _>(bounds);
-        let copy = |(key, row): (&Bytes, &BufferedRow)| (key.clone(), row.mutations.clone());
+        let copy = |(key, row): (&RowKey, &BufferedRow)| (key.bytes().clone(), row.mutations.clone());
         match direction {
             Direction::Ascending => rows.take(limit).map(copy).collect(),
             Direction::Descending => rows.rev().take(limit).map(copy).collect(),
@@ -239,7 +242,7 @@ impl TableBuffer {
     ) -> Result<(), Damage> {
         let changes = self.changes.read();
         let mut rows = changes.rows.iter();
-        rows.try_for_each(|(key, row)| take(key, &row.mutations))
+        rows.try_for_each(|(key, row)| take(key.bytes(), &row.mutations))
     }
 
     /// Returns the deleted ranges, ascending.
@@ -249,6 +252,24 @@ impl TableBuffer {
 }
 
 impl Changes {
+    fn row(&self, key: &[u8]) -> Option<&BufferedRow> {
+        self.rows.get(&SoughtKey::new(key) as &dyn OrderedKey)
+    }
+
+    /// Returns the rows of a range in key order; `None` if the range is empty.
+    fn rows_in(&self, range: &KeyRange) -> Option<btree_map::Range<'_, RowKey, BufferedRow>> {
+        if range.is_empty() {
+            return None;
+        }
+        let start = SoughtKey::new(&range.start);
+        let end = range.end.as_deref().map(SoughtKey::new);
+        let start = Bound::Included(&start as &dyn OrderedKey);
+        let end = end
+            .as_ref()
+            .map_or(Bound::Unbounded, |end| Bound::Excluded(end as &dyn OrderedKey));
+        Some(self.rows.range::<dyn OrderedKey, _>((start, end)))
+    }
+
     fn put(
         &mut self,
         key: Bytes,
@@ -257,25 +278,30 @@ impl Changes {
         versions_max: usize,
     ) -> Result<(), Damage> {
         let effect = codec::effect_of(&mutation)?;
-        if let Some(row) = self.rows.get_mut(&key) {
-            row.sequence = sequence;
-            if effect != Effect::Update {
-                row.mutations.clear();
+        match self.rows.entry(RowKey::new(key)) {
+            Entry::Occupied(mut row) => {
+                let row = row.get_mut();
+                row.sequence = sequence;
+                if effect != Effect::Update {
+                    row.mutations.clear();
+                }
+                row.mutations.push(mutation);
+                if row.mutations.len() >= MUTATIONS_MAX {
+                    merge_newest(&mut row.mutations, versions_max)?;
+                }
             }
-            row.mutations.push(mutation);
-            if row.mutations.len() >= MUTATIONS_MAX {
-                merge_newest(&mut row.mutations, versions_max)?;
+            Entry::Vacant(free) => {
+                let is_alone =
+                    effect == Effect::Update && self.deleted.covering(free.key().bytes()).is_some();
+                let mutation = match is_alone {
+                    // The row is in a deleted range: the update must not apply to an older version of the row.
+                    true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
+                    false => mutation,
+                };
+                let mutations = SmallVec::from_buf([mutation]);
+                free.insert(BufferedRow { sequence, mutations });
             }
-            return Ok(());
         }
-        let is_alone = effect == Effect::Update && self.deleted.covering(&key).is_some();
-        let mutation = match is_alone {
-            // The row is in a deleted range: the update must not apply to an older version of the row.
-            true => Bytes::from(codec::with_effect(&mutation, Effect::Replace)?),
-            false => mutation,
-        };
-        let mutations = SmallVec::from_buf([mutation]);
-        self.rows.insert(key, BufferedRow { sequence, mutations });
         Ok(())
     }
 
@@ -283,26 +309,15 @@ impl Changes {
         if range.is_empty() {
             return;
         }
-        let mut covered = self.rows.split_off(range.start.as_slice());
+        let mut covered = self
+            .rows
+            .split_off(&SoughtKey::new(&range.start) as &dyn OrderedKey);
         if let Some(end) = &range.end {
-            let mut after = covered.split_off(end.as_slice());
+            let mut after = covered.split_off(&SoughtKey::new(end) as &dyn OrderedKey);
             self.rows.append(&mut after);
         }
         self.deleted.insert(range, sequence);
     }
-}
-
-/// Bounds of a search in an ordered map.
-type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
-
-/// Returns the bounds of a range; `None` if it is empty.
-fn bounds(range: &KeyRange) -> Option<KeyBounds<'_>> {
-    let end = range.end.as_deref();
-    let bounds = (
-        Bound::Included(range.start.as_slice()),
-        end.map_or(Bound::Unbounded, Bound::Excluded),
-    );
-    (!range.is_empty()).then_some(bounds)
 }
 
 /// Merges the newest mutations of a row. Includes an older mutation as long as it is at most twice as large as the

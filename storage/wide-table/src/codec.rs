@@ -30,24 +30,29 @@ const CLEARS: u8 = 1;
 
 /// Appends the stored form of a mutation.
 pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
-    let is_uniform = mutation.columns.iter().all(|column| {
-        let one = column.versions.len() == 1 && column.versions[0].time == mutation.time;
+    encode_columns(mutation.effect, mutation.time, &mutation.columns, out);
+}
+
+/// Appends the stored form of a mutation with these columns.
+pub(crate) fn encode_columns(effect: Effect, time: i64, columns: &[Column<'_>], out: &mut Vec<u8>) {
+    let is_uniform = columns.iter().all(|column| {
+        let one = column.versions.len() == 1 && column.versions[0].time == time;
         one && !column.clears
     });
-    let effect = match mutation.effect {
+    let effect = match effect {
         Effect::Replace => 0,
         Effect::Update => 1,
         Effect::Delete => 2,
     };
     out.push(FORMAT | effect << EFFECT_SHIFT | if is_uniform { UNIFORM } else { 0 });
-    out.extend_from_slice(&mutation.time.to_le_bytes());
-    varint::put(mutation.columns.len() as u64, out);
-    for column in &mutation.columns {
+    out.extend_from_slice(&time.to_le_bytes());
+    varint::put(columns.len() as u64, out);
+    for column in columns {
         if is_uniform {
             encode_name(&column.name, out);
             column.versions[0].value.encode(out);
         } else {
-            encode_versions(mutation.time, column, out);
+            encode_versions(time, column, out);
         }
     }
 }

@@ -29,6 +29,19 @@ pub enum KeyValue<'a> {
 }
 
 impl KeyValue<'_> {
+    /// Returns the value with borrowed text or bytes.
+    pub fn borrowed(&self) -> KeyValue<'_> {
+        match self {
+            Self::String(text) => KeyValue::String(Cow::Borrowed(text)),
+            Self::Signed(number) => KeyValue::Signed(*number),
+            Self::Unsigned(number) => KeyValue::Unsigned(*number),
+            Self::Binary(bytes) => KeyValue::Binary(Cow::Borrowed(bytes)),
+            Self::Timestamp(time) => KeyValue::Timestamp(*time),
+            Self::Decimal(number) => KeyValue::Decimal(*number),
+            Self::Boolean(boolean) => KeyValue::Boolean(*boolean),
+        }
+    }
+
     /// Returns the type of the column that holds the value.
     pub const fn kind(&self) -> KeyKind {
         match self {

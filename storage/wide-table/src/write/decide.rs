@@ -8,10 +8,11 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
 use tideline_model::{TableId, Timestamp};
 
 use super::{
@@ -66,8 +67,9 @@ impl WideStore {
             state,
             rules: &rules,
             largest: OnceCell::new(),
-            rows: BTreeMap::new(),
-            updates: BTreeMap::new(),
+            rows: HashMap::with_capacity(writes.len()),
+            updates: HashMap::new(),
+            scratch: Vec::new(),
             seen,
         };
         let mut outcomes = Vec::with_capacity(writes.len());
@@ -168,9 +170,11 @@ struct Deciding<'s> {
     /// that needs them.
     largest: OnceCell<(usize, usize)>,
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
-    rows: BTreeMap<Bytes, Evaluated>,
+    rows: HashMap<Bytes, Evaluated>,
     /// Encoded updates of rows that were not read; at most one per row.
-    updates: BTreeMap<Bytes, Bytes>,
+    updates: HashMap<Bytes, Bytes>,
+    /// Memory in which mutations are encoded.
+    scratch: Vec<u8>,
     seen: &'s mut Seen,
 }
 
@@ -212,18 +216,16 @@ impl Deciding<'_> {
         if let Some(refused) = self.refused_part(&write.key, is_delete)? {
             return Ok((RowOutcome::Refused(refused), None));
         }
-        if let Some(decided) = self.decide_new(write)? {
+        if let Some(decided) = self.decide_put(write)? {
             return Ok(decided);
         }
         let simple = self.simple(write);
         if let Some(mutation) = simple {
-            let mut out = Vec::new();
-            codec::encode(&mutation, &mut out);
+            let out = self.encoded(&mutation);
             let bytes = write.key.len() + out.len();
-            if let Some(refused) = over_limit(&mutation, bytes) {
+            if let Some(refused) = over_limit(mutation.time, &mutation.columns, bytes) {
                 return Ok((RowOutcome::Refused(refused), None));
             }
-            let out = Bytes::from(out);
             // A later write of the same request must start from the result of this one.
             if mutation.effect != Effect::Update {
                 self.updates.remove(&write.key);
@@ -232,7 +234,7 @@ impl Deciding<'_> {
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
             }
             let is_first = !self.rows.contains_key(&write.key) && !self.updates.contains_key(&write.key);
-            let size = out.len() + cut_bytes_of(&mutation);
+            let size = out.len() + cut_bytes_of(&mutation.columns);
             if is_first && size <= SMALL_UPDATE_BYTES && self.grows_safely(&write.key, bytes)? {
                 self.updates.insert(write.key.clone(), out.clone());
                 return Ok((RowOutcome::Written(None), DecidedRow::of_row(out)));
@@ -258,14 +260,12 @@ impl Deciding<'_> {
         if before.is_none() && stored.is_some() && mutation.effect == Effect::Update {
             mutation.effect = Effect::Replace;
         }
-        let mut out = Vec::new();
-        codec::encode(&mutation, &mut out);
+        let out = self.encoded(&mutation);
         let time = mutation.time;
         let after = applied(stored.clone(), mutation, self.rules.versions_max);
         if let Some(after) = &after {
-            let mut stored = Vec::new();
-            codec::encode(after, &mut stored);
-            if let Some(refused) = over_limit(after, write.key.len() + stored.len()) {
+            let stored = self.encoded_len(after);
+            if let Some(refused) = over_limit(after.time, &after.columns, write.key.len() + stored) {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
@@ -287,36 +287,47 @@ impl Deciding<'_> {
         };
         self.rows.insert(write.key.clone(), Evaluated::Row(after));
         let decided = DecidedRow {
-            mutation: out.into(),
+            mutation: out,
             index_changes,
         };
         Ok((RowOutcome::Written(image), Some(decided)))
     }
 
-    /// Evaluates a write of a new row: the row is the mutation, so it is encoded once and not copied. Returns `None`
-    /// for other writes, and if a column has several versions, because the row may keep only some of them.
-    fn decide_new(&mut self, write: &RowWrite<'_>) -> Result<Option<(RowOutcome, Option<DecidedRow>)>> {
-        let Action::Create(columns) = &write.action else {
+    /// Evaluates a write that puts a whole row: the columns of the write are the row, so they are encoded once and not
+    /// copied. A row of a table with indexes is read for its old index entries, unless it is new. Returns `None` for
+    /// other writes, and if a column has several versions, because the row may keep only some of them.
+    fn decide_put(&mut self, write: &RowWrite<'_>) -> Result<Option<(RowOutcome, Option<DecidedRow>)>> {
+        let (Action::Put(columns) | Action::Create(columns)) = &write.action else {
             return Ok(None);
         };
         let has_one_version = |column: &Column<'_>| column.versions.len() == 1;
         if write.condition.is_some() || write.image != Image::None || !columns.iter().all(has_one_version) {
             return Ok(None);
         }
-        let Ok(mutation) = resolve_action(write, None) else {
-            return Ok(None);
-        };
-        let mut out = Vec::new();
-        codec::encode(&mutation, &mut out);
-        if let Some(refused) = over_limit(&mutation, write.key.len() + out.len()) {
+        let time = time_of(write, columns);
+        self.scratch.clear();
+        codec::encode_columns(Effect::Replace, time, columns, &mut self.scratch);
+        let out = Bytes::copy_from_slice(&self.scratch);
+        if let Some(refused) = over_limit(time, columns, write.key.len() + out.len()) {
             return Ok(Some((RowOutcome::Refused(refused), None)));
         }
-        let indexes = self.maintained(&write.key)?;
-        let index_changes = match changes_of(&indexes, &write.key, None, Some(&mutation), mutation.time) {
-            Ok(changes) => changes,
-            Err(reason) => return Ok(Some((RowOutcome::Refused(Refused::NotIndexable(reason)), None))),
-        };
-        let out = Bytes::from(out);
+        let mut index_changes = Vec::new();
+        if !self.rules.indexes.is_empty() {
+            let stored = match write.action {
+                Action::Create(_) => None,
+                _ => self.read(&write.key)?,
+            };
+            let indexes = self.maintained(&write.key)?;
+            let row = Mutation {
+                effect: Effect::Replace,
+                time,
+                columns: columns.clone(),
+            };
+            index_changes = match changes_of(&indexes, &write.key, stored.as_ref(), Some(&row), time) {
+                Ok(changes) => changes,
+                Err(reason) => return Ok(Some((RowOutcome::Refused(Refused::NotIndexable(reason)), None))),
+            };
+        }
         self.updates.remove(&write.key);
         self.rows
             .insert(write.key.clone(), Evaluated::Mutation(out.clone()));
@@ -373,6 +384,19 @@ impl Deciding<'_> {
             .store
             .with_contents(table, rules, key, row.clone(), &|_| true)?;
         Ok(whole.unwrap_or(row))
+    }
+
+    /// Returns a mutation in its encoded form. The memory is as large as the mutation, and is allocated once.
+    fn encoded(&mut self, mutation: &Mutation<'_>) -> Bytes {
+        self.encoded_len(mutation);
+        Bytes::copy_from_slice(&self.scratch)
+    }
+
+    /// Returns the size of the encoded form of a mutation, in bytes.
+    fn encoded_len(&mut self, mutation: &Mutation<'_>) -> usize {
+        self.scratch.clear();
+        codec::encode(mutation, &mut self.scratch);
+        self.scratch.len()
     }
 
     /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a
@@ -456,23 +480,23 @@ fn largest(state: &State, table: TableId, rules: &TableRules) -> (usize, usize) 
     })
 }
 
-/// Returns the total size of the cut values of a row, in bytes.
-fn cut_bytes_of(row: &Mutation<'_>) -> usize {
-    row.columns.iter().map(cut_bytes).fold(0, usize::saturating_add)
+/// Returns the total size of the cut values of the columns, in bytes.
+fn cut_bytes_of(columns: &[Column<'_>]) -> usize {
+    columns.iter().map(cut_bytes).fold(0, usize::saturating_add)
 }
 
 /// Returns the size limit that a row or one of its columns exceeds; `None` if no limit is exceeded. `bytes` is the size
 /// of the row with its key. The contents of cut values count as if they were stored with the row.
-fn over_limit(row: &Mutation<'_>, bytes: usize) -> Option<Refused> {
-    let bytes = bytes.saturating_add(cut_bytes_of(row));
+fn over_limit(time: i64, columns: &[Column<'_>], bytes: usize) -> Option<Refused> {
+    let bytes = bytes.saturating_add(cut_bytes_of(columns));
     if bytes > ROW_BYTES_MAX {
         return Some(Refused::TooLarge(bytes));
     }
     if bytes <= COLUMN_BYTES_MAX {
         return None;
     }
-    row.columns.iter().find_map(|column| {
-        let bytes = codec::column_bytes(row.time, column).saturating_add(cut_bytes(column));
+    columns.iter().find_map(|column| {
+        let bytes = codec::column_bytes(time, column).saturating_add(cut_bytes(column));
         let name = || column.name.clone().into_owned();
         (bytes > COLUMN_BYTES_MAX).then(|| Refused::ColumnTooLarge(name(), bytes))
     })
@@ -490,19 +514,22 @@ fn applied(
     }
 }
 
+/// Returns the time of the mutation of a write: the time of its newest version, or of the write if that is later.
+fn time_of(write: &RowWrite<'_>, columns: &[Column<'_>]) -> i64 {
+    let versions = columns.iter().flat_map(|column| &column.versions);
+    versions.map(|version| version.time).fold(write.time, i64::max)
+}
+
 /// Returns the absolute mutation of a write. `before` is the row before the write.
 fn resolve_action<'w>(
     write: &RowWrite<'w>,
     before: Option<&Mutation<'static>>,
 ) -> std::result::Result<Mutation<'w>, Refused> {
     let time = write.time;
-    let mutation = |effect, columns: Vec<Column<'w>>| {
-        let versions = columns.iter().flat_map(|column| &column.versions);
-        Mutation {
-            effect,
-            time: versions.map(|version| version.time).fold(time, i64::max),
-            columns,
-        }
+    let mutation = |effect, columns: Vec<Column<'w>>| Mutation {
+        effect,
+        time: time_of(write, &columns),
+        columns,
     };
     let update = match &write.action {
         Action::Put(columns) | Action::Create(columns) => {
