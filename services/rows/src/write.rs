@@ -15,7 +15,7 @@ mod prepared;
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::io;
-use std::iter::Peekable;
+use std::iter::{self, Peekable};
 
 use serde_json::value::RawValue;
 use tideline_engine::model::{Durability, SequenceNumber};
@@ -174,8 +174,7 @@ pub fn write_lines(
 ) -> Result<WrittenLines> {
     let mut written_lines = WrittenLines::default();
     let counts = &mut written_lines.counts;
-    let mut lines = body
-        .split(|byte| *byte == b'\n')
+    let mut lines = split_lines(body)
         .filter(|line| !line.trim_ascii().is_empty())
         .zip(0_u64..)
         .peekable();
@@ -243,6 +242,17 @@ pub fn write_lines(
         sink.outcomes(&lines_of(&outcomes.rows)?)?;
     }
     Ok(written_lines)
+}
+
+/// Returns the lines of a body, without their line feeds.
+fn split_lines(body: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    let mut rest = Some(body);
+    iter::from_fn(move || {
+        let body = rest?;
+        let end = memchr::memchr(b'\n', body);
+        rest = end.map(|end| &body[end + 1..]);
+        Some(&body[..end.unwrap_or(body.len())])
+    })
 }
 
 /// Takes the lines of the next entry; none at the end of the body.

@@ -17,6 +17,9 @@ use crate::error::{Result, RowsError};
 use crate::key;
 use crate::transaction::Transaction;
 
+/// Bytes that are allocated before a key is encoded. Typical keys are shorter, and then need one allocation.
+const TYPICAL_KEY_BYTES: usize = 64;
+
 /// Row of a request.
 pub(super) struct Draft {
     pub(super) index: u64,
@@ -119,14 +122,14 @@ impl DraftKey {
         // the id.
         let complete: Vec<KeyValue<'_>> = values
             .iter()
-            .map(|value| value.clone().unwrap_or(KeyValue::Signed(0)))
+            .map(|value| value.as_ref().map_or(KeyValue::Signed(0), KeyValue::borrowed))
             .collect();
-        let mut stored = Vec::new();
+        let mut stored = Vec::with_capacity(TYPICAL_KEY_BYTES);
         layout
             .encode(&complete, &mut stored)
             .map_err(|error| error.to_string())?;
         let partition = layout.partition_len(&stored).map_err(|error| error.to_string())?;
-        let stored = Bytes::from(stored);
+        let stored = Bytes::copy_from_slice(&stored);
         let partition = stored.slice(..partition);
         let is_known =
             !is_assigned || generated.is_none_or(|number| !layout.partition_columns().contains(&number));
@@ -210,9 +213,12 @@ fn with_id(
     values: &[Option<KeyValue<'static>>],
     next_id: &mut dyn FnMut() -> i64,
 ) -> std::result::Result<(Bytes, usize), EngineError> {
-    let values: Vec<KeyValue<'_>> = values
-        .iter()
-        .map(|value| value.clone().unwrap_or_else(|| KeyValue::Signed(next_id())))
-        .collect();
-    table.encode_key(&values)
+    let mut complete = Vec::with_capacity(values.len());
+    for value in values {
+        complete.push(match value {
+            Some(value) => value.borrowed(),
+            None => KeyValue::Signed(next_id()),
+        });
+    }
+    table.encode_key(&complete)
 }

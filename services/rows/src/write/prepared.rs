@@ -4,6 +4,7 @@
 //! is written.
 
 use hashbrown::HashSet;
+use smallvec::SmallVec;
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::rows::{Action, Column, ColumnName, Image, Increment, Update, Version};
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
@@ -82,7 +83,7 @@ impl Prepared {
                     value: given.value.borrowed(),
                 };
                 match values.as_slice() {
-                    [only] => std::iter::once(version(only)).collect(),
+                    [only] => SmallVec::from_buf([version(only)]),
                     several => {
                         let mut versions: Vec<Version<'_>> = several.iter().map(version).collect();
                         versions.sort_by_key(|version| std::cmp::Reverse(version.time));
@@ -138,7 +139,9 @@ fn columns_of(
             .filter_map(|value| value.version)
             .try_for_each(check_version)
             .map_err(|reason| format!("column {name:?}: {reason}"))?;
-        values.sort_by_key(|value| std::cmp::Reverse(value.version));
+        if values.len() > 1 {
+            values.sort_by_key(|value| std::cmp::Reverse(value.version));
+        }
         if values.windows(2).any(|pair| pair[0].version == pair[1].version) {
             return Err(format!("column {name:?}: two values have the same version"));
         }
