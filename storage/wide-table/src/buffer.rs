@@ -28,7 +28,7 @@ use crate::codec;
 use crate::entry::Change;
 use crate::error::Damage;
 use crate::mutation::Effect;
-use row_key::{OrderedKey, RowKey, SoughtKey};
+use row_key::RowKey;
 
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
@@ -61,7 +61,7 @@ pub(crate) struct TableBuffer {
 
 #[derive(Debug, Default)]
 struct Changes {
-    rows: BTreeMap<RowKey, BufferedRow>,
+    rows: BTreeMap<RowKey<'static>, BufferedRow>,
     deleted: DeletedRanges,
 }
 
@@ -224,7 +224,7 @@ impl TableBuffer {
         let Some(rows) = changes.rows_in(range) else {
             return Vec::new();
         };
-        let copy = |(key, row): (&RowKey, &BufferedRow)| (key.bytes().clone(), row.mutations.clone());
+        let copy = |(key, row): (&RowKey<'_>, &BufferedRow)| (key.to_bytes(), row.mutations.clone());
         match direction {
             Direction::Ascending => rows.take(limit).map(copy).collect(),
             Direction::Descending => rows.rev().take(limit).map(copy).collect(),
@@ -242,7 +242,7 @@ impl TableBuffer {
     ) -> Result<(), Damage> {
         let changes = self.changes.read();
         let mut rows = changes.rows.iter();
-        rows.try_for_each(|(key, row)| take(key.bytes(), &row.mutations))
+        rows.try_for_each(|(key, row)| take(&key.to_bytes(), &row.mutations))
     }
 
     /// Returns the deleted ranges, ascending.
@@ -252,22 +252,18 @@ impl TableBuffer {
 }
 
 impl Changes {
-    fn row(&self, key: &[u8]) -> Option<&BufferedRow> {
-        self.rows.get(&SoughtKey::new(key) as &dyn OrderedKey)
+    fn row<'k>(&'k self, key: &'k [u8]) -> Option<&'k BufferedRow> {
+        ordered(&self.rows).get(&RowKey::borrowed(key))
     }
 
     /// Returns the rows of a range in key order; `None` if the range is empty.
-    fn rows_in(&self, range: &KeyRange) -> Option<btree_map::Range<'_, RowKey, BufferedRow>> {
+    fn rows_in<'k>(&'k self, range: &'k KeyRange) -> Option<btree_map::Range<'k, RowKey<'k>, BufferedRow>> {
         if range.is_empty() {
             return None;
         }
-        let start = SoughtKey::new(&range.start);
-        let end = range.end.as_deref().map(SoughtKey::new);
-        let start = Bound::Included(&start as &dyn OrderedKey);
-        let end = end
-            .as_ref()
-            .map_or(Bound::Unbounded, |end| Bound::Excluded(end as &dyn OrderedKey));
-        Some(self.rows.range::<dyn OrderedKey, _>((start, end)))
+        let start = Bound::Included(RowKey::borrowed(&range.start));
+        let end = range.end.as_deref().map(RowKey::borrowed);
+        Some(ordered(&self.rows).range((start, end.map_or(Bound::Unbounded, Bound::Excluded))))
     }
 
     fn put(
@@ -278,7 +274,7 @@ impl Changes {
         versions_max: usize,
     ) -> Result<(), Damage> {
         let effect = codec::effect_of(&mutation)?;
-        match self.rows.entry(RowKey::new(key)) {
+        match self.rows.entry(RowKey::shared(key)) {
             Entry::Occupied(mut row) => {
                 let row = row.get_mut();
                 row.sequence = sequence;
@@ -309,15 +305,19 @@ impl Changes {
         if range.is_empty() {
             return;
         }
-        let mut covered = self
-            .rows
-            .split_off(&SoughtKey::new(&range.start) as &dyn OrderedKey);
+        let key_of = |bytes: &[u8]| RowKey::shared(Bytes::copy_from_slice(bytes));
+        let mut covered = self.rows.split_off(&key_of(&range.start));
         if let Some(end) = &range.end {
-            let mut after = covered.split_off(&SoughtKey::new(end) as &dyn OrderedKey);
+            let mut after = covered.split_off(&key_of(end));
             self.rows.append(&mut after);
         }
         self.deleted.insert(range, sequence);
     }
+}
+
+/// Returns rows with keys that can be compared with borrowed keys.
+fn ordered<'k>(rows: &'k BTreeMap<RowKey<'static>, BufferedRow>) -> &'k BTreeMap<RowKey<'k>, BufferedRow> {
+    rows
 }
 
 /// Merges the newest mutations of a row. Includes an older mutation as long as it is at most twice as large as the
