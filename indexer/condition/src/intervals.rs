@@ -41,7 +41,7 @@ impl Intervals {
                 if intervals.kind.replace(kind).is_some_and(|other| other != kind) {
                     return Err("a test must compare with values of one kind");
                 }
-                if matches!(value, Literal::Float(value) if !value.is_finite()) {
+                if value.as_f64().is_some_and(|value| !value.is_finite()) {
                     return Err("a test must compare with finite numbers");
                 }
             }
@@ -210,7 +210,9 @@ fn kind_of(literal: &Literal) -> Result<ValueKind, &'static str> {
     match literal {
         Literal::Text(_) => Ok(ValueKind::String),
         Literal::Boolean(_) => Ok(ValueKind::Boolean),
-        Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) => Ok(ValueKind::Number),
+        Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) | Literal::Digits(_) => {
+            Ok(ValueKind::Number)
+        }
         Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
             Err("a test must compare with a text, a boolean or a number")
         }
@@ -248,6 +250,7 @@ fn scalar(bound: Bound<&Literal>) -> Bound<Scalar> {
         Literal::Float(value) => Scalar::Float(*value),
         Literal::Unsigned(value) => Scalar::Unsigned(*value),
         Literal::Signed(value) => Scalar::Signed(*value),
+        Literal::Digits(_) => Scalar::Float(value.as_f64().unwrap_or_default()),
         _ => Scalar::Signed(0),
     })
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize as DeriveSerialize};
 
 use crate::condition::{Condition, Property, Subject};
 use crate::domain::Domain;
-use crate::literal::{AttributeForm, FieldForm, LatLon, Literal, TimeSpan};
+use crate::literal::{AttributeForm, ColumnForm, FieldForm, LatLon, Literal, TimeSpan};
 use crate::operators::{MEMBERS, Test, names_of_operators};
 
 /// JSON member of an operator.
@@ -480,7 +480,7 @@ impl<'de> Visitor<'de> for Node {
                 }
                 NodeMember::Operator(member) => {
                     let Some(form) = member.form(domain) else { continue };
-                    let content = content(form.shape, &mut map)?;
+                    let content = content(domain, form.shape, &mut map)?;
                     members.found.extend(content.map(|content| (member, content)));
                 }
             }
@@ -490,9 +490,14 @@ impl<'de> Visitor<'de> for Node {
 }
 
 /// Reads the value of a member; `None` if it is null.
-fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<Content>, A::Error> {
+fn content<'de, A: MapAccess<'de>>(
+    domain: Domain,
+    shape: Shape,
+    map: &mut A,
+) -> Result<Option<Content>, A::Error> {
     let attribute = |AttributeForm(literal)| literal;
     let value = |FieldForm(literal)| literal;
+    let column = |ColumnForm(literal)| literal;
     Ok(match shape {
         Shape::Text => map.next_value::<Option<String>>()?.map(Content::Text),
         Shape::Flag => map.next_value::<Option<bool>>()?.map(Content::Flag),
@@ -508,6 +513,18 @@ fn content<'de, A: MapAccess<'de>>(shape: Shape, map: &mut A) -> Result<Option<C
         Shape::Attributes => {
             let forms = map.next_value::<Option<Vec<AttributeForm>>>()?;
             forms.map(|forms| Content::Literals(forms.into_iter().map(attribute).collect()))
+        }
+        Shape::Value if domain == Domain::Rows => {
+            let form = map.next_value::<Option<ColumnForm>>()?;
+            form.map(column).map(Content::Literal)
+        }
+        Shape::Values if domain == Domain::Rows => {
+            let forms = map.next_value::<Option<Vec<ColumnForm>>>()?;
+            forms.map(|forms| Content::Literals(forms.into_iter().map(column).collect()))
+        }
+        Shape::Pair if domain == Domain::Rows => {
+            let forms = map.next_value::<Option<[ColumnForm; 2]>>()?;
+            forms.map(|forms| Content::Pair(Box::new(forms.map(column))))
         }
         Shape::Value => {
             let form = map.next_value::<Option<FieldForm>>()?;
@@ -655,6 +672,10 @@ mod tests {
             (
                 Domain::Rows,
                 r#"{"and":[{"column":"a","text":"b c","distance":1},{"column":"a","range":{"start":"now-1h"}}]}"#,
+            ),
+            (
+                Domain::Rows,
+                r#"{"and":[{"column":"a","equals":1234567890123456.76},{"column":"a","in":[1234567890123456.76,5.32]},{"column":"a","between":[-1234567890123456.76,18446744073709551616]}]}"#,
             ),
         ] {
             let read = from_str(domain, json).expect(json);

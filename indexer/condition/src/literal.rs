@@ -1,10 +1,13 @@
 //! Values that operators compare with, and their JSON forms.
 //!
-//! Attributes and fields have different JSON forms: numbers of attributes are doubles, integers of fields stay exact.
+//! The JSON forms of numbers differ: numbers of attributes are doubles, integers of fields stay exact, and numbers for
+//! columns keep all digits.
 
 use serde::de::{self, Deserializer, Visitor};
+use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tideline_model::{GeoPoint, TimeExpression, TimeRange, Timestamp};
 
 use crate::error::ConditionError;
@@ -23,6 +26,10 @@ pub enum Literal {
     Unsigned(u64),
     /// Double.
     Float(f64),
+    /// Number with more digits than a double keeps, in JSON syntax. Only conditions on rows contain such numbers,
+    /// because columns can be decimals. In all other comparisons, it is the nearest double.
+    #[serde(serialize_with = "as_number")]
+    Digits(Box<str>),
     /// Time.
     Time {
         /// Absolute or relative time.
@@ -66,6 +73,10 @@ pub struct AttributeForm(pub Literal);
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldForm(pub(crate) Literal);
 
+/// Literal in the form of the value of a column: like a field value, but all numbers stay exact.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ColumnForm(pub(crate) Literal);
+
 impl Literal {
     /// Returns the number as a double; `None` for other types.
     pub fn as_f64(&self) -> Option<f64> {
@@ -73,6 +84,7 @@ impl Literal {
             Self::Float(number) => Some(*number),
             Self::Signed(number) => Some(*number as f64),
             Self::Unsigned(number) => Some(*number as f64),
+            Self::Digits(digits) => digits.parse().ok(),
             _ => None,
         }
     }
@@ -281,9 +293,92 @@ impl Visitor<'_> for FieldFormVisitor {
     }
 }
 
+impl<'de> Deserialize<'de> for ColumnForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        column(json.get()).map(Self).map_err(de::Error::custom)
+    }
+}
+
+/// Parses the value of a column.
+pub(crate) fn column(json: &str) -> serde_json::Result<Literal> {
+    let FieldForm(literal) = serde_json::from_str(json)?;
+    Ok(match (literal, json.trim()) {
+        (Literal::Float(_), number) if may_be_rounded(number) => Literal::Digits(number.into()),
+        // For some exponents, the parser of JSON does not return the nearest double.
+        (Literal::Float(near), number) => Literal::Float(number.parse().unwrap_or(near)),
+        (literal, _) => literal,
+    })
+}
+
+/// Returns true if a number in JSON syntax has more significant digits than every double keeps.
+fn may_be_rounded(number: &str) -> bool {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    digits.skip_while(|digit| *digit == b'0').count() > f64::DIGITS as usize
+}
+
+/// Serializes digits as a number.
+fn as_number<S: Serializer>(digits: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let number: &RawValue = serde_json::from_str(digits).map_err(S::Error::custom)?;
+    number.serialize(serializer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_for_columns_keep_their_digits() {
+        for (json, literal) in [
+            ("\"1.5\"", Literal::Text("1.5".into())),
+            ("true", Literal::Boolean(true)),
+            ("9007199254740993", Literal::Signed(9_007_199_254_740_993)),
+            ("18446744073709551615", Literal::Unsigned(u64::MAX)),
+            ("5.32", Literal::Float(5.32)),
+            ("1e20", Literal::Float(1e20)),
+            (
+                "0.000000000000000123456789012345",
+                Literal::Float(1.234_567_890_123_45e-16),
+            ),
+            (
+                "18446744073709551616",
+                Literal::Digits("18446744073709551616".into()),
+            ),
+            (
+                "1234567890123456.76",
+                Literal::Digits("1234567890123456.76".into()),
+            ),
+            (
+                "-1.234567890123456789e3",
+                Literal::Digits("-1.234567890123456789e3".into()),
+            ),
+        ] {
+            let ColumnForm(read) = serde_json::from_str(json).expect(json);
+            assert_eq!(read, literal, "{json}");
+            let written = serde_json::to_string(&read).expect("plain data");
+            let ColumnForm(again) = serde_json::from_str(&written).expect(&written);
+            assert_eq!(again, literal, "{written}");
+        }
+        for (json, said) in [
+            (
+                "null",
+                "invalid type: null, expected a text, true, false or a number",
+            ),
+            (
+                "[1]",
+                "invalid type: sequence, expected a text, true, false or a number",
+            ),
+            (
+                "{}",
+                "invalid type: map, expected a text, true, false or a number",
+            ),
+            ("1e999", "number out of range"),
+        ] {
+            let error = serde_json::from_str::<ColumnForm>(json).expect_err(json);
+            assert!(error.to_string().contains(said), "{json}: {error}");
+        }
+    }
 
     #[test]
     fn attributes_read_back() {

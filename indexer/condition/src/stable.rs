@@ -205,6 +205,10 @@ impl StableBytes {
                 self.number(numbers.len() as u64);
                 numbers.iter().for_each(|number| self.number(number.to_bits()));
             }
+            Literal::Digits(digits) => {
+                self.choice(7);
+                self.text(digits);
+            }
         }
     }
 
@@ -231,7 +235,11 @@ impl StableBytes {
                 self.text(value);
             }
             // Fields do not have values of these types. `BY_JSON` differs from all type codes, which are lower.
-            Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
+            Literal::Digits(_)
+            | Literal::Time { .. }
+            | Literal::Point(_)
+            | Literal::Texts(_)
+            | Literal::Numbers(_) => {
                 self.choice(BY_JSON);
                 self.attribute(literal);
             }

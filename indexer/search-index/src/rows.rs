@@ -49,7 +49,7 @@ mod schema;
 pub use crate::highlight::highlights_of_row as highlights;
 use evaluate::Segment;
 pub use facets::{
-    FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums,
+    FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums, RowWindows,
 };
 use keys::KeysQuery;
 pub use page::{RowHit, RowMark, RowPage, RowQuery, RowSort, RowSortBy, SortValue};

@@ -1,9 +1,10 @@
 //! Values on the command line: text, or a number or boolean if the subject supports it and the text parses as one.
+//! Numbers for columns keep all digits.
 
 use serde_json::Value;
 
 use crate::condition::Subject;
-use crate::literal::Literal;
+use crate::literal::{self, Literal};
 
 /// Parses a value. Attributes, fields and columns may be numbers and booleans; quotes force text.
 pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
@@ -16,6 +17,9 @@ pub(super) fn parse(subject: &Subject, text: &str) -> Literal {
     match serde_json::from_str(text) {
         Ok(Value::Bool(boolean)) => Literal::Boolean(boolean),
         Ok(Value::String(text)) => Literal::Text(text),
+        Ok(Value::Number(_)) if matches!(subject, Subject::Column(_)) => {
+            literal::column(text).unwrap_or_else(|_| Literal::Text(text.to_owned()))
+        }
         Ok(Value::Number(number)) => {
             let signed = number.as_i64().map(Literal::Signed);
             let unsigned = || number.as_u64().map(Literal::Unsigned);

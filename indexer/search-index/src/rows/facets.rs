@@ -4,7 +4,10 @@
 //! then resolved to values, and the counts are added up over the segments. A row with several values of a key is
 //! counted in the group of each value, but only once in the parent group. Each level is therefore counted separately.
 
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
@@ -62,6 +65,8 @@ pub enum RowFacetKey {
     /// Intervals of an integer or a time, with this width. The value of a group is the start of its interval, a
     /// multiple of the width.
     Interval(usize, i64),
+    /// Windows of a time. The value of a group is the start of its window.
+    Windows(usize, RowWindows),
     /// Intervals of a double, with this width.
     FloatInterval(usize, f64),
     /// Rings around a point, with radii in meters in increasing order. A row belongs to the group of the first radius
@@ -71,6 +76,31 @@ pub enum RowFacetKey {
     /// Cells with this width and height in degrees. The value of a group identifies its cell: the upper 32 bits hold
     /// the row, counted from the south pole, and the lower 32 bits the column, counted from 180° west.
     Grid(usize, f64),
+}
+
+/// Windows of times of unequal length, such as the months of a time zone.
+#[derive(Clone)]
+pub struct RowWindows(Arc<dyn Fn(i64) -> (i64, i64) + Send + Sync>);
+
+impl RowWindows {
+    /// Creates windows from a function that returns the start and the exclusive end of the window with a time, in
+    /// nanoseconds since the epoch. The function is called at least once per window and segment.
+    pub fn new(bounds: impl Fn(i64) -> (i64, i64) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(bounds))
+    }
+}
+
+impl std::fmt::Debug for RowWindows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowWindows").finish_non_exhaustive()
+    }
+}
+
+/// Clones of the same windows are equal.
+impl PartialEq for RowWindows {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// Column whose values are aggregated.
@@ -415,11 +445,48 @@ fn has_expired(expiry: Option<&CellExpiry>, document: u32) -> bool {
     expiry.is_some_and(|expiry| expiry.has_expired(document))
 }
 
+/// Windows with the bounds that were determined so far.
+struct KnownWindows {
+    windows: RowWindows,
+    /// End of each known window, by its start.
+    known: RefCell<BTreeMap<i64, i64>>,
+    /// Start and end of the last window. Neighboring rows are often in the same window.
+    last: Cell<(i64, i64)>,
+}
+
+impl KnownWindows {
+    fn new(windows: RowWindows) -> Self {
+        Self {
+            windows,
+            known: RefCell::default(),
+            last: Cell::new((0, 0)),
+        }
+    }
+
+    fn start(&self, time: i64) -> i64 {
+        let (start, end) = self.last.get();
+        if (start..end).contains(&time) {
+            return start;
+        }
+        let mut known = self.known.borrow_mut();
+        let before = known
+            .range(..=time)
+            .next_back()
+            .map(|(start, end)| (*start, *end));
+        let bounds = before.filter(|(_, end)| time < *end);
+        let bounds = bounds.unwrap_or_else(|| (self.windows.0)(time));
+        known.insert(bounds.0, bounds.1);
+        self.last.set(bounds);
+        bounds.0
+    }
+}
+
 /// Values of a key in a segment.
 enum KeyValues {
     Texts(StrColumn),
     Bits(Column<u64>),
     Signed(Column<i64>, i64),
+    Windows(Column<i64>, KnownWindows),
     Unsigned(Column<u64>, u64),
     Float(Column<f64>, f64),
     Rings(GeoColumn, GeoPoint, Vec<f64>),
@@ -437,6 +504,7 @@ impl Key {
     ) -> tantivy::Result<Self> {
         let (RowFacetKey::Value(column)
         | RowFacetKey::Interval(column, _)
+        | RowFacetKey::Windows(column, _)
         | RowFacetKey::FloatInterval(column, _)
         | RowFacetKey::Rings(column, ..)
         | RowFacetKey::Grid(column, _)) = key;
@@ -479,6 +547,10 @@ impl KeyValues {
                     _ => Self::Signed(fast.i64(&column.name)?, *width),
                 }
             }
+            RowFacetKey::Windows(column, windows) => Self::Windows(
+                fast.i64(&columns[*column].name)?,
+                KnownWindows::new(windows.clone()),
+            ),
             RowFacetKey::FloatInterval(column, width) => {
                 Self::Float(fast.f64(&columns[*column].name)?, *width)
             }
@@ -500,6 +572,12 @@ impl KeyValues {
                 let start = i64::try_from(start).unwrap_or(i64::MIN);
                 Some(start.to_u64())
             })),
+            Self::Windows(column, windows) => {
+                let starts = column
+                    .values_for_doc(document)
+                    .map(|time| windows.start(time).to_u64());
+                codes.extend(starts.map(Some));
+            }
             Self::Unsigned(column, width) => {
                 codes.extend(
                     column
