@@ -11,7 +11,7 @@ mod requests;
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -265,10 +265,22 @@ impl Target {
         Ok(())
     }
 
+    /// Returns the root of a local target.
+    fn root(&self) -> PathBuf {
+        FilePath::new("/").join(self.prefix.as_ref())
+    }
+
+    /// Returns the root of a local target if it does not exist, as while its file system is not mounted. An object that
+    /// is not found there is not lost.
+    fn missing_root(&self) -> Option<PathBuf> {
+        let root = self.is_local.then(|| self.root())?;
+        (!root.exists()).then_some(root)
+    }
+
     /// Removes the folders of a deleted object that are now empty. Applies only to local directories, because other
     /// stores have no folders.
     fn remove_empty_folders(&self, key: &str) {
-        let base = FilePath::new("/").join(self.prefix.as_ref());
+        let base = self.root();
         let folders = FilePath::new(key).ancestors().skip(1);
         for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
             // A folder that is not empty is kept, and so are its parents.
@@ -353,6 +365,13 @@ impl Target {
                 return of_kind(TargetFault::Unreachable, reason);
             }
         };
+        if let (Error::NotFound { .. }, Some(root)) = (error, self.missing_root()) {
+            let reason = format!(
+                "the directory {} does not exist; mount its file system, or create the directory",
+                root.display()
+            );
+            return of_kind(TargetFault::Unreachable, reason);
+        }
         let kind = match error {
             Error::NotFound { .. } => TargetFault::Missing,
             Error::AlreadyExists { .. } | Error::Precondition { .. } => TargetFault::Exists,

@@ -196,8 +196,8 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`], [`FORMAT_GROUPS`],
-/// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`] and [`FORMAT_COPY`]. This
-/// build reads formats 1 to 19.
+/// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`], [`FORMAT_COPY`] and
+/// [`FORMAT_PART_JOBS`]. This build reads formats 1 to 19, and 21.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -253,6 +253,9 @@ pub const FORMAT_LIMITS: u8 = 19;
 /// Format number of the row that marks an unfinished copy. Earlier builds read the row as the cursor, and refuse its
 /// format.
 pub const FORMAT_COPY: u8 = 20;
+/// Format number of the row of a wide table whose parts have schedules or a rate of jobs. A build of format 19 would
+/// move and drop the parts at other times.
+pub const FORMAT_PART_JOBS: u8 = 21;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -334,6 +337,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::limits_jobs) => FORMAT_PART_JOBS,
         Some(wide) if !wide.limits.is_empty() => FORMAT_LIMITS,
         Some(wide) if wide.codecs => FORMAT_CODECS,
         _ if has_fan_out(&table.spec) => FORMAT_FAN_OUT,
@@ -406,7 +410,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_LIMITS).contains(&version.format) {
+    if !(1..=FORMAT_LIMITS).contains(&version.format) && version.format != FORMAT_PART_JOBS {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -23,6 +23,8 @@ pub const MESSAGE_ID: &str = "id";
 pub const TIME: &str = "time";
 /// Column with the kind of an event: `edit`, `recall` or `delete`. Messages do not have it.
 pub const EVENT: &str = "event";
+/// Kind of the event of an edit.
+pub const EDIT: &str = "edit";
 /// Column with the sequence number of the message that an event changes.
 pub const TARGET: &str = "target";
 /// Column with the names of the columns that an edit has removed, as a JSON list. Only events have it.
@@ -137,6 +139,9 @@ pub const VISIBLE_FROM: &str = "visible_from";
 pub const CURSOR: &str = "cursor";
 /// Column of a membership: true if its unread messages do not count for the user.
 pub const MUTED: &str = "muted";
+/// Column of a membership: true while the inbox does not have the entries of all earlier messages yet that the member
+/// sees. Readers of the inbox read the messages from the feed until then.
+pub const FILLING: &str = "filling";
 /// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list. The row
 /// [`FAN_OUT`] stores the progress of the fan-out in the same column.
 pub const PULLED: &str = "pulled";

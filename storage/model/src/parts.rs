@@ -9,7 +9,7 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::table::Tier;
+use crate::table::{Schedule, Tier};
 
 /// Division of a wide table into parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,15 @@ pub struct PartsSpec {
     /// Archive that old parts move into; `None` = parts are not archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<PartsArchive>,
+    /// Start times of moves from the hot to the cold tier.
+    #[serde(default, skip_serializing_if = "Schedule::is_continuous")]
+    pub migrate: Schedule,
+    /// Start times of the removal of hidden parts and expired rows.
+    #[serde(default, skip_serializing_if = "Schedule::is_continuous")]
+    pub expire: Schedule,
+    /// Maximum number of bytes that jobs of the table read per second, at least 1; `None` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub move_bytes_per_second: Option<u64>,
     /// Number of the first part that was not dropped; `i32::MIN` = no part was dropped. Rows of earlier parts are
     /// refused.
     #[serde(default = "first_of_all", skip_serializing_if = "is_first_of_all")]
@@ -50,6 +59,9 @@ pub struct PartsArchive {
     /// Minimum time in nanoseconds between the end of a part and its archiving. Rows of older parts cannot be written,
     /// except in parts that were restored for a limited time.
     pub after: i64,
+    /// Start times of archiving.
+    #[serde(default, skip_serializing_if = "Schedule::is_continuous")]
+    pub schedule: Schedule,
 }
 
 fn first_of_all() -> i32 {
@@ -71,6 +83,16 @@ impl PartsSpec {
     /// Returns true if an age other than `keep` is set.
     pub fn has_ages(&self) -> bool {
         self.hot.is_some() || self.writable.is_some() || self.archive.is_some()
+    }
+
+    /// Returns true if jobs of the table have a schedule or a maximum rate.
+    pub fn limits_jobs(&self) -> bool {
+        let archive = self.archive.as_ref();
+        let is_scheduled = |schedule: &Schedule| !schedule.is_continuous();
+        is_scheduled(&self.migrate)
+            || is_scheduled(&self.expire)
+            || archive.is_some_and(|archive| is_scheduled(&archive.schedule))
+            || self.move_bytes_per_second.is_some()
     }
 
     /// Returns the number of the first part that can be written at the time `now`, because its end is less than
@@ -328,6 +350,9 @@ mod tests {
             hot: None,
             writable: None,
             archive: None,
+            migrate: Schedule::Continuous,
+            expire: Schedule::Continuous,
+            move_bytes_per_second: None,
             first: i32::MIN,
         };
         let october = spec.every.number_of(nanos("2026-10-15T00:00:00Z"));

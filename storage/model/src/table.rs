@@ -191,6 +191,13 @@ pub enum Schedule {
     },
 }
 
+impl Schedule {
+    /// Returns true if jobs start as soon as there is work.
+    pub const fn is_continuous(&self) -> bool {
+        matches!(self, Self::Continuous)
+    }
+}
+
 /// Archive of a table: the target of archived points, the age at which they are archived, and the schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivePolicy {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use tideline_model::{PartsArchive, Policy, TableId, TableName, TableSpec};
+use tideline_model::{PartsArchive, Policy, Schedule, TableId, TableName, TableSpec};
 
 use crate::latest::TableLatest;
 use crate::manifest::{Adopted, TableRow};
@@ -117,11 +117,19 @@ impl Table {
     }
 
     /// Returns the manifest row for a spec that is set at time `now`, without adopted objects and counts. The time is
-    /// stored only if the policy or the archive settings of the parts of a wide table change.
+    /// stored only if the policy, or the archive or a schedule of the parts of a wide table, changes.
     pub(crate) fn row(&self, spec: TableSpec, now: i64) -> TableRow {
-        fn ages(spec: &TableSpec) -> (&Policy, Option<&PartsArchive>) {
+        fn ages(spec: &TableSpec) -> (&Policy, Option<&PartsArchive>, [Option<&Schedule>; 2]) {
             let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
-            (&spec.policy, parts.and_then(|parts| parts.archive.as_ref()))
+            let schedules = [
+                parts.map(|parts| &parts.migrate),
+                parts.map(|parts| &parts.expire),
+            ];
+            (
+                &spec.policy,
+                parts.and_then(|parts| parts.archive.as_ref()),
+                schedules,
+            )
         }
         let policy_changed = match ages(&spec) == ages(&self.spec()) {
             true => self.policy_changed(),

@@ -14,8 +14,8 @@ mod row_key;
 use std::collections::BTreeMap;
 use std::collections::btree_map::{self, Entry};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -45,6 +45,8 @@ pub(crate) struct Generation {
     end: AtomicU64,
     tables: RwLock<BTreeMap<TableId, Arc<TableBuffer>>>,
     bytes: AtomicUsize,
+    /// Time of the first change, or of its replay.
+    since: OnceLock<Instant>,
 }
 
 /// Changes of one table.
@@ -103,6 +105,11 @@ impl Generation {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Returns the time since the first change; zero if nothing was applied.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.get().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
     /// Marks the generation as frozen: the sequences of its entries are below `end`.
     pub(crate) fn freeze(&self, end: SequenceNumber) {
         self.end.store(end.0, Ordering::Release);
@@ -130,6 +137,7 @@ impl Generation {
         sequence: SequenceNumber,
         versions_max: usize,
     ) -> Result<(), Damage> {
+        self.since.get_or_init(Instant::now);
         let buffer = match self.table(table) {
             Some(buffer) => buffer,
             None => Arc::clone(self.tables.write().entry(table).or_insert_with(TableBuffer::new)),

@@ -49,6 +49,8 @@ pub struct CheckedRows {
     /// Descriptions of the damage found, each with the first bytes of the key. If the check ended early, the last
     /// element states this.
     pub findings: Vec<String>,
+    /// Number of large values whose rows were attached from an archive that does not contain the values.
+    pub not_archived: u64,
 }
 
 /// Parts of all wide tables, read from the manifest once for the checks of all tables.
@@ -431,6 +433,15 @@ impl StoredParts {
         self.state
             .parts
             .get(&(rules.large_values?, rules.part_of(key).ok()?))
+    }
+
+    /// Returns true if this database never had the pieces of a large value of a row, given by its id.
+    pub(crate) fn is_elsewhere(&self, table: TableId, key: &[u8], value: u64) -> bool {
+        let rules = self.tables.get(table);
+        rules.is_some_and(|rules| {
+            let number = rules.part_of(key);
+            number.is_ok_and(|number| self.state.is_elsewhere(table, rules, (number, value)))
+        })
     }
 
     /// Returns a row of a table or index; `None` if there is no such row.

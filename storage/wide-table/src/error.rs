@@ -86,6 +86,12 @@ pub enum WideError {
     /// The table, or the part with the pieces of a large value, was dropped.
     #[error("the table {0}, or the part of the row, was dropped meanwhile")]
     LargeGone(TableId),
+    /// The row was attached from an archive, which does not contain streamed large values.
+    #[error(
+        "the value was not in the archive from which its row was attached: archives of table {0} do not contain streamed \
+         values; read it from the database that archived the row, or write it again"
+    )]
+    LargeNotArchived(TableId),
     /// A row references a large value whose pieces do not exist.
     #[error("the pieces of a large value of table {0} are missing; run `tideline check`")]
     LargeMissing(TableId),

@@ -103,7 +103,7 @@ impl Index {
                 None => {
                     let name = column_name(table, &column.name).ok_or_else(|| {
                         refuse(format!(
-                            "column {:?} is neither declared nor part of the key; declare it with its type first",
+                            "column {:?} is neither declared by its name nor part of the key; declare it with its type first",
                             column.name
                         ))
                     })?;

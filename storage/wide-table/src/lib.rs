@@ -28,6 +28,67 @@
 //!
 //! The store handles keys as bytes; `key-codec` builds them from the declared key columns. The layers above handle
 //! column names, types, filters and formats.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! # use bytes::Bytes;
+//! # use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+//! # use tideline_key_codec::layout::KeyLayout;
+//! # use tideline_key_codec::tuple::KeyValue;
+//! # use tideline_log::manifest::{TableRow, put_table};
+//! # use tideline_log::{LogSettings, LogThreads, Opening};
+//! # use tideline_model::{SystemClock, TableId, TableModel, TableName, TableSpec, WideSpec};
+//! use tideline_wide_table::{
+//!     Action, CellValue, Column, ColumnName, Image, RowOutcome, RowWrite, Settings, WideModel, WideReplay, WideStore,
+//!     WriteOptions,
+//! };
+//!
+//! // Opens a log with the store as its only model.
+//! let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+//! let opening = Opening::begin(backend, Arc::new(SystemClock), LogSettings::default())?;
+//! let replay = WideReplay::new(opening.manifest(), opening.rows())?;
+//! let log = opening.replay(&mut [&mut replay.clone()])?.open()?;
+//! let store = Arc::new(WideStore::open(&log, &replay, None, Settings::default()));
+//! let model = Arc::new(WideModel(Arc::clone(&store)));
+//! let threads = LogThreads::start(Arc::clone(&log), vec![model]);
+//!
+//! // Stores the settings of a table.
+//! let table = TableId(1);
+//! let wide: WideSpec = serde_json::from_str(r#"{"key": [{"name": "k", "type": "string"}]}"#)?;
+//! let layout = KeyLayout::new(&wide.key, false)?;
+//! let spec = TableSpec { model: TableModel::Wide, wide: Some(Box::new(wide)), ..TableSpec::default() };
+//! let row = TableRow::new(table, TableName::new("rows")?, spec, 0, 0);
+//! log.edit_shared(|manifest| {
+//!     let changes = vec![put_table(&row)];
+//!     manifest.tables.insert(table, row);
+//!     changes
+//! })?;
+//!
+//! let mut key = Vec::new();
+//! layout.encode(&[KeyValue::from("a")], &mut key)?;
+//! let time = store.next_version();
+//! let column = ColumnName::Named("n".into());
+//! let write = RowWrite {
+//!     key: Bytes::from(key.clone()),
+//!     partition: key.len(),
+//!     time,
+//!     action: Action::Put(vec![Column::with(column.clone(), time, CellValue::I64(7))]),
+//!     condition: None,
+//!     image: Image::None,
+//! };
+//! let written = store.write(&threads, table, &[write], &WriteOptions::default(), &|_| None)?;
+//! assert_eq!(written.rows, [RowOutcome::Written(None)]);
+//!
+//! let row = store.row(table, &key)?.expect("the row exists");
+//! let columns = row.columns()?;
+//! let newest = columns.column(&column).and_then(|column| column.newest());
+//! assert_eq!(newest.map(|version| &version.value), Some(&CellValue::I64(7)));
+//! threads.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![doc = include_str!("../FORMAT.md")]
 
 mod archived;

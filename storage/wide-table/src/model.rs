@@ -146,6 +146,8 @@ impl LogModel for WideModel {
         match active >= budget {
             true if frozen >= 2 * budget => Pressure::Over,
             true => Pressure::Full,
+            // While a flush is in progress, the next generation waits, so that old generations do not accumulate.
+            false if active > 0 && frozen == 0 && self.0.is_buffer_old() => Pressure::Full,
             false => Pressure::Low,
         }
     }

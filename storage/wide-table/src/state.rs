@@ -27,6 +27,7 @@ use tideline_model::{KeyRange, SequenceNumber, TableId, Tier, TierScope};
 use crate::buffer::{Found, Generation, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
 use crate::store::is_base;
+use crate::tables::TableRules;
 
 /// Key of a part: its table or index, and its number.
 pub(crate) type PartKey = (TableId, i32);
@@ -79,6 +80,10 @@ pub(crate) struct PartDetail {
     /// this tier. `None` unless entries of an index are built for the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moves_to: Option<Tier>,
+    /// Highest id of large values whose pieces another database stores, because the part was attached from its archive.
+    /// `None` unless the part was attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) values_elsewhere_to: Option<i64>,
     /// True if a dictionary of a column of the part was replaced, so that the part has several dictionaries for the
     /// column.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -168,8 +173,15 @@ impl PartDetail {
             closed: false,
             held_until: None,
             moves_to: None,
+            values_elsewhere_to: None,
             replaced_dictionaries: false,
         }
+    }
+
+    /// Returns true if another database stores the pieces of a large value, given by its id.
+    pub(crate) fn is_elsewhere(&self, value: u64) -> bool {
+        self.values_elsewhere_to
+            .is_some_and(|last| i128::from(value) <= i128::from(last))
     }
 
     /// Returns true if the part can hold fragments of large rows.
@@ -337,6 +349,24 @@ impl State {
             .chain(frozen)
             .filter_map(|generation| generation.table(table))
             .collect()
+    }
+
+    /// Returns true if this database never had the pieces of a large value, given by the number of the part of its row
+    /// and by its id. This is also the case if no large value was ever written to the table.
+    pub(crate) fn is_elsewhere(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        (number, value): (i32, u64),
+    ) -> bool {
+        let part = self.parts.get(&(table, number));
+        rules.large_values.is_none() || part.is_some_and(|part| part.detail.is_elsewhere(value))
+    }
+
+    /// Returns true if the buffers have a change of a row.
+    pub(crate) fn is_buffered(&self, table: TableId, key: &[u8]) -> bool {
+        let buffers = self.buffers(table);
+        buffers.iter().any(|buffer| buffer.last_change(key).is_some())
     }
 
     /// Returns the current revision of a row. [`are_unchanged`](Self::are_unchanged) compares it later to detect

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -38,6 +39,9 @@ pub struct Settings {
     /// Size of the active generation at which it is frozen, in bytes. Frozen generations may use twice as much memory;
     /// beyond this limit, writers wait. Default 64 MiB.
     pub buffer_bytes: usize,
+    /// Age of the oldest change in the active generation at which the generation is frozen, so that the rows of small
+    /// tables are flushed too. Default 2 hours.
+    pub buffer_age_max: Duration,
     /// Size of a stored row, in bytes, above which it is cut into fragments of about this size. Default 256 KiB.
     pub fragment_bytes: usize,
     /// Size of a block of rows before its encoding, in bytes. Default 8 KiB.
@@ -50,6 +54,9 @@ pub struct Settings {
     /// Bytes of the values of a column that are packed before its dictionary is compared with a newer one. The default
     /// is 8 MiB.
     pub dictionary_check_bytes: u64,
+    /// Minimum age of the buffered changes of a table at which a garbage collection of its large values flushes the row
+    /// buffer. Younger surplus versions keep their values until a later collection or flush. Default 10 minutes.
+    pub surplus_age_min: Duration,
 }
 
 /// Default of [`Settings::block_bytes`].
@@ -64,11 +71,13 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             buffer_bytes: 64 << 20,
+            buffer_age_max: Duration::from_secs(2 * 3_600),
             fragment_bytes: FRAGMENT_BYTES,
             block_bytes: BLOCK_BYTES,
             archive_cache_bytes: 32 << 20,
             dictionary_bytes: dictionaries::MEMORY_BYTES,
             dictionary_check_bytes: DICTIONARY_CHECK_BYTES,
+            surplus_age_min: Duration::from_secs(600),
         }
     }
 }
@@ -311,6 +320,11 @@ impl WideStore {
         let state = self.state();
         let frozen = state.frozen.iter().map(|generation| generation.bytes()).sum();
         (state.active.bytes(), frozen)
+    }
+
+    /// Returns true if the oldest change in the active generation has reached its maximum age.
+    pub(crate) fn is_buffer_old(&self) -> bool {
+        self.state().active.age() >= self.settings.buffer_age_max
     }
 }
 

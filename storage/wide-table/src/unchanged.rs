@@ -66,6 +66,15 @@ pub enum Unchanged {
         /// Digest at the time of the read.
         digest: Option<RowDigest>,
     },
+    /// A row of another table has this digest, or does not exist if the digest is `None`.
+    RowOf {
+        /// The other table.
+        table: TableId,
+        /// Stored key.
+        key: Vec<u8>,
+        /// Digest at the time of the read.
+        digest: Option<RowDigest>,
+    },
     /// The rows of a range within one partition have this digest.
     Range {
         /// Range of stored keys.

@@ -22,7 +22,7 @@ use crate::mutation::{Column, ColumnName, Mutation};
 use crate::read::{STEP_PAGE, StoredRow};
 use crate::state::Revision;
 use crate::store::WideStore;
-use crate::unchanged::{SeenRange, UNCHANGED_ROWS_MAX, Unchanged};
+use crate::unchanged::{RowDigest, SeenRange, UNCHANGED_ROWS_MAX, Unchanged};
 use decide::Decided;
 pub(crate) use journal::WideEntry;
 
@@ -251,11 +251,14 @@ impl WideStore {
         options: &WriteOptions,
         remember: &RememberRows<'_, 'w>,
     ) -> std::result::Result<(Vec<RowWrite<'w>>, Begun), E> {
+        // The required state can be many rows, so it is read before the lock is taken. A later change of it is found by
+        // the committer.
+        let compared = self.compared(table, options)?;
         // The lock is held until the entry is sent, so the order of the entries is that of the ids.
         let _order = self.generated.lock();
         let writes = make(&mut || self.next_version())?;
         let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
-        let begun = self.begin(threads, table, &writes, options, &remember)?;
+        let begun = self.begin_compared(threads, table, &writes, options, &remember, compared)?;
         Ok((writes, begun))
     }
 
@@ -273,8 +276,29 @@ impl WideStore {
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Begun> {
+        let compared = self.compared(table, options)?;
+        self.begin_compared(threads, table, writes, options, remember, compared)
+    }
+
+    /// Compares the required state of a write with the stored one. Returns the state that was read, and the index of the
+    /// first element that has changed.
+    fn compared(&self, table: TableId, options: &WriteOptions) -> Result<(Seen, Option<usize>)> {
         let mut seen = Seen::new(self);
-        if let Some(changed) = self.first_changed(table, &options.unchanged, &mut seen)? {
+        let changed = self.first_changed(table, &options.unchanged, &mut seen)?;
+        Ok((seen, changed))
+    }
+
+    /// Begins a write whose required state was compared.
+    fn begin_compared(
+        self: &Arc<Self>,
+        threads: &LogThreads,
+        table: TableId,
+        writes: &[RowWrite<'_>],
+        options: &WriteOptions,
+        remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
+        (mut seen, changed): (Seen, Option<usize>),
+    ) -> Result<Begun> {
+        if let Some(changed) = changed {
             return Ok(Begun {
                 outcomes: writes.iter().map(|_| RowOutcome::NotApplied).collect(),
                 changed: Some(changed),
@@ -320,21 +344,22 @@ impl WideStore {
         unchanged: &[Unchanged],
         seen: &mut Seen,
     ) -> Result<Option<usize>> {
-        let rules = self.rules(table)?;
-        let (expiry, visible) = (self.expiry(&rules), self.visible_parts(&rules));
-        let damaged = |reason| WideError::Damaged { table, reason };
         let mut left = UNCHANGED_ROWS_MAX;
         for (index, required) in unchanged.iter().enumerate() {
             let is_unchanged = match required {
                 Unchanged::Row { key, digest } => {
-                    let (row, revision) = self.row_at(table, &rules, key)?;
+                    let (found, revision) = self.row_digest(table, key)?;
                     seen.rows.push((Bytes::copy_from_slice(key), revision));
-                    let is_visible = visible.contains(&rules.part_of(key).map_err(damaged)?);
-                    let row = match row.filter(|_| is_visible) {
-                        Some(row) => expiry.visible_stored(row).map_err(damaged)?,
-                        None => None,
-                    };
-                    row.map(|row| row.digest()) == *digest
+                    found == *digest
+                }
+                Unchanged::RowOf {
+                    table: other,
+                    key,
+                    digest,
+                } => {
+                    let (found, revision) = self.row_digest(*other, key)?;
+                    seen.add_row_of(*other, Bytes::copy_from_slice(key), revision);
+                    found == *digest
                 }
                 Unchanged::Range {
                     range,
@@ -355,6 +380,20 @@ impl WideStore {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the digest and the revision of a row. The digest is `None` if the row does not exist.
+    fn row_digest(&self, table: TableId, key: &[u8]) -> Result<(Option<RowDigest>, Revision)> {
+        let rules = self.rules(table)?;
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let (row, revision) = self.row_at(table, &rules, key)?;
+        let visible = self.visible_parts(&rules);
+        let is_visible = visible.contains(&rules.part_of(key).map_err(damaged)?);
+        let row = match row.filter(|_| is_visible) {
+            Some(row) => self.expiry(&rules).visible_stored(row).map_err(damaged)?,
+            None => None,
+        };
+        Ok((row.map(|row| row.digest()), revision))
     }
 
     /// Deletes all rows whose keys are in one of the ranges.
@@ -566,6 +605,8 @@ impl Begun {
 pub(crate) struct Seen {
     rows: Vec<(Bytes, Revision)>,
     ranges: Vec<SeenRange>,
+    /// Rows of other tables.
+    others: Vec<(TableId, Vec<(Bytes, Revision)>)>,
     /// Ids of the indexes of the table when the write was decided.
     indexes: Vec<TableId>,
     /// [`State::closings`](crate::state::State::closings) before the decision.
@@ -592,5 +633,13 @@ impl Seen {
     /// Adds a row that was read.
     pub(crate) fn add_row(&mut self, key: Bytes, revision: Revision) {
         self.rows.push((key, revision));
+    }
+
+    /// Adds a row of another table that was read.
+    fn add_row_of(&mut self, table: TableId, key: Bytes, revision: Revision) {
+        match self.others.last_mut() {
+            Some((last, rows)) if *last == table => rows.push((key, revision)),
+            _ => self.others.push((table, vec![(key, revision)])),
+        }
     }
 }

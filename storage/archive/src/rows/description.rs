@@ -34,6 +34,15 @@ pub struct RowsDescription {
     pub files: Vec<ArchiveFile>,
     /// Row groups in the order of their keys.
     pub groups: Vec<DescribedGroup>,
+    /// Number of values in the rows whose contents are not in the files: streamed large values. 0 if an earlier build,
+    /// which did not count them, wrote the description.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub streamed_values: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Row group of a part.

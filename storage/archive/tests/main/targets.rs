@@ -90,6 +90,31 @@ fn options_are_read_from_a_file_and_their_values_are_not_repeated() {
     assert!(error.contains("line 1") && !error.contains("hidden"), "{error}");
 }
 
+#[test]
+fn a_directory_that_is_missing_is_unreachable_and_loses_nothing() {
+    let mut known = Known::default();
+    known.field("cpu", 1, "value", ValueType::Float);
+    let id = known.timeline(1, "cpu", &[("host", "a")]);
+    let points = Points::from([(id, vec![floats(0, NANOS_PER_SECOND, 10, 1, |row| row as f64)])]);
+    let folder = tempfile::tempdir().expect("made");
+    let directory = folder.path().join("disk");
+    let archive = archive(folder.path());
+    let address = in_directory(&directory);
+    let (copy, _) = write(&archive, &address, &known, &points);
+    // The file system of the target is not mounted.
+    let unmounted = folder.path().join("unmounted");
+    std::fs::rename(&directory, &unmounted).expect("moved");
+    let verified = archive.verify(&copy).expect("a known target");
+    assert_eq!(verified.wrong, [""; 0]);
+    assert!(verified.unread[0].contains("does not exist"), "{verified:?}");
+    let key = copy.newest_first().next().expect("an object");
+    let error = archive.described_keys(&address, [key]).map(|found| found.keys);
+    assert!(error.as_ref().is_err_and(ArchiveError::is_retryable), "{error:?}");
+    std::fs::rename(&unmounted, &directory).expect("moved back");
+    let verified = archive.verify(&copy).expect("a known target");
+    assert!(verified.is_sound(), "{verified:?}");
+}
+
 /// Checks that `remove_orphans` removes only objects of the given database that are not referenced and are old enough.
 #[test]
 fn orphans_are_swept_and_nothing_else() {

@@ -207,6 +207,9 @@ fn written_of(
     detail.number = Some(described.number);
     // The journal of this database has no change of the part.
     detail.search_end = 0;
+    // The database that archived the rows stores the pieces of their streamed values. The ids of values are versions,
+    // so they are not above the newest version.
+    detail.values_elsewhere_to = detail.values_elsewhere_to.max(Some(detail.newest));
     detail.set_archived();
     let written = Written {
         files: ArchivedFiles {

@@ -20,6 +20,7 @@ use tideline_model::{ColumnType, Timestamp, WideSpec};
 
 use crate::codec;
 use crate::error::Damage;
+use crate::large::named_in;
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::read::StoredRow;
 use crate::value::CellValue;
@@ -180,6 +181,8 @@ pub(super) struct GroupBuilder<'f> {
     layout: &'f KeyLayout,
     group: RowGroup,
     bytes: usize,
+    /// Number of added values whose contents are not in the rows.
+    streamed: u64,
     /// Buffer for the encoded form of a row as it would be read from the file.
     again: Vec<u8>,
     scratch: Scratch,
@@ -192,6 +195,7 @@ impl<'f> GroupBuilder<'f> {
             form,
             layout,
             bytes: 0,
+            streamed: 0,
             again: Vec::new(),
             scratch: Scratch::default(),
         }
@@ -202,6 +206,11 @@ impl<'f> GroupBuilder<'f> {
         self.bytes
     }
 
+    /// Returns the number of values of all added rows whose contents are not in the rows: streamed large values.
+    pub(super) fn streamed(&self) -> u64 {
+        self.streamed
+    }
+
     /// Adds a row.
     ///
     /// # Errors
@@ -209,6 +218,7 @@ impl<'f> GroupBuilder<'f> {
     /// [`Damage`] if the row or its key is damaged.
     pub(super) fn push(&mut self, row: &StoredRow) -> Result<(), Damage> {
         let columns = row.columns()?;
+        self.streamed += named_in(&columns).count() as u64;
         let logical = self.layout.decode(&row.key);
         let logical = logical.map_err(|_| Damage("a key does not fit the settings of the table"))?;
         let form = self.form;

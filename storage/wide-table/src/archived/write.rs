@@ -229,7 +229,9 @@ impl WideStore {
             writer.add(builder.group())?;
         }
         let written = around("wide_archive", "files", || Ok::<_, WideError>(writer.finish()?))?;
-        self.describe(archive, part, (from, target), (&form, written, lasts), sent)
+        let streamed = builder.streamed();
+        let written = (&form, written, lasts, streamed);
+        self.describe(archive, part, (from, target), written, sent)
             .map(Some)
     }
 
@@ -240,7 +242,7 @@ impl WideStore {
         archive: &Archive,
         part: &PartToArchive<'_>,
         (from, target): (&Part, &PartTarget),
-        (form, written, lasts): (&RowForm, WrittenRows, Vec<Bytes>),
+        (form, written, lasts, streamed): (&RowForm, WrittenRows, Vec<Bytes>, u64),
         sent: &SentObjects,
     ) -> Result<Written> {
         let groups = std::iter::zip(&lasts, &written.groups);
@@ -256,6 +258,7 @@ impl WideStore {
             groups: groups
                 .map(|(last, location)| DescribedGroup::new(last, location.clone()))
                 .collect(),
+            streamed_values: streamed,
         };
         let key = around("wide_archive", "describe", || {
             Ok::<_, WideError>(archive.describe_rows(target, &description, sent)?)

@@ -1,7 +1,8 @@
 //! Offline check of large values: all pieces of each value that a flushed row references exist and are unchanged.
 //!
 //! Pieces that no row references are not damage. An interrupted upload leaves them, and garbage collection removes
-//! them.
+//! them. Missing pieces of rows that were attached from the archive of another database are counted, and are not
+//! damage.
 
 use bytes::Bytes;
 use tideline_backend::Backend;
@@ -39,12 +40,19 @@ pub fn check_large(
         };
         for value in named_in(&columns) {
             checked.rows += 1;
-            match parts.large_part(table, key) {
+            let damage = match parts.large_part(table, key) {
                 Some(part) => match check_value(backend, part, &value)? {
-                    Ok(()) => checked.bytes += value.bytes,
-                    Err(damage) => checked.find("large value of row", key, &damage),
+                    Ok(()) => {
+                        checked.bytes += value.bytes;
+                        continue;
+                    }
+                    Err(damage) => damage,
                 },
-                None => checked.find("large value of row", key, &"no part holds its pieces"),
+                None => Damage("no part holds its pieces"),
+            };
+            match parts.is_elsewhere(table, key, value.id) {
+                true => checked.not_archived += 1,
+                false => checked.find("large value of row", key, &damage),
             }
         }
         Ok(checked.may_go_on("large values"))

@@ -5,7 +5,8 @@
 //! 1. The value is not being uploaded.
 //! 2. No version of any column of its row references it, whether the row has expired or not. This includes versions
 //!    that exceed the number of versions per column: they are stored until a flush rewrites the row, and become visible
-//!    again if the number is raised.
+//!    again if the number is raised. If buffered rows have such versions, and the buffer has changes of the table that
+//!    are old enough, the collection flushes it once. The flush covers all tables, so it must not follow each change.
 //! 3. The state in which the row was read is durable. Otherwise, a power failure could restore the earlier row.
 //! 4. No reader uses it.
 //!
@@ -17,11 +18,13 @@ use tideline_backend::{Direction, PageLimit, RowChange, WRITE_ROWS_MAX};
 use tideline_log::LogThreads;
 use tideline_model::{Durability, KeyRange, TableId};
 
-use super::{HEADER, Header, header_key, named_in, partition, piece_key, pieces_of};
+use super::{HEADER, Header, LargeValue, header_key, named_in, partition, piece_key, pieces_of};
 use crate::division::{ALL_PARTS, RECORD};
 use crate::error::{Damage, Result, WideError};
+use crate::read::StoredRow;
 use crate::state::Part;
 use crate::store::WideStore;
+use crate::tables::TableRules;
 
 /// Maximum number and size of the headers of a step.
 const STEP: PageLimit = PageLimit {
@@ -39,6 +42,8 @@ const BATCH_VALUES: usize = WRITE_ROWS_MAX / (SMALL_PIECES as usize + 1);
 pub struct GcPosition {
     part: i32,
     id: u64,
+    /// True if the collection has flushed the row buffer. It does so at most once.
+    has_flushed: bool,
 }
 
 /// Result of one step of a garbage collection.
@@ -56,6 +61,24 @@ pub struct GcStep {
     pub next: Option<GcPosition>,
 }
 
+impl GcStep {
+    fn keep(&mut self, large: &LargeValue) {
+        self.values += 1;
+        self.bytes += large.bytes;
+    }
+}
+
+/// References of a row to a large value.
+enum Named {
+    /// A visible or a stored version references the value.
+    Kept(LargeValue),
+    /// Of a row with buffered changes, only versions that exceed the number of versions per column reference it. A
+    /// flush of the row removes these versions.
+    Surplus(LargeValue),
+    /// No version references the value.
+    Not,
+}
+
 impl WideStore {
     /// Returns true if large values were ever written to the table.
     pub fn has_large(&self, table: TableId) -> bool {
@@ -64,7 +87,9 @@ impl WideStore {
     }
 
     /// Checks up to 500 large values of a table, beginning at `from`, and removes the values that no row references. If
-    /// `from` is `None`, begins at the first value.
+    /// `from` is `None`, begins at the first value. If only surplus versions of buffered rows reference a value, flushes
+    /// the row buffer, at most once per collection, and only if it has changes of the table that are at least as old as
+    /// [`Settings::surplus_age_min`](crate::Settings::surplus_age_min).
     ///
     /// # Errors
     ///
@@ -82,7 +107,10 @@ impl WideStore {
             return Ok(step);
         };
         let (first, id) = from.map_or((i32::MIN, 0), |from| (from.part, from.id));
+        let mut has_flushed = from.is_some_and(|from| from.has_flushed);
         let state = self.state();
+        let oldest = state.buffers(table).last().map(|buffer| buffer.age());
+        let may_flush = !has_flushed && oldest.is_some_and(|age| age >= self.settings.surplus_age_min);
         let mut parts = state
             .parts_of(space, first..=*ALL_PARTS.end())
             .filter(|part| part.number() != RECORD && rules.keeps(part.number()));
@@ -96,17 +124,14 @@ impl WideStore {
         let backend = self.log.backend();
         self.log.check_lease()?;
         let page = backend.scan(partition(part.at), &range, Direction::Ascending, STEP)?;
-        step.next = match page.next.and(page.rows.last()) {
-            Some(last) => Some(GcPosition {
-                part: part.number(),
-                id: id_of(&last.key).map_err(damaged)?.saturating_add(1),
-            }),
-            None => parts.next().map(|part| GcPosition {
-                part: part.number(),
-                id: 0,
-            }),
+        let next = match page.next.and(page.rows.last()) {
+            Some(last) => Some((
+                part.number(),
+                id_of(&last.key).map_err(damaged)?.saturating_add(1),
+            )),
+            None => parts.next().map(|part| (part.number(), 0)),
         };
-        let mut unnamed = Vec::new();
+        let (mut unnamed, mut surplus) = (Vec::new(), Vec::new());
         for row in page.rows {
             step.bytes_read += (row.key.len() + row.value.len()) as u64;
             let id = id_of(&row.key).map_err(damaged)?;
@@ -114,28 +139,68 @@ impl WideStore {
                 continue;
             }
             let header = Header::decode(&row.value).map_err(damaged)?;
-            let stored = self.row_with_all_versions(table, &rules, &header.key)?;
-            step.bytes_read += stored.as_ref().map_or(0, |row| row.bytes() as u64);
-            let named = match &stored {
-                Some(row) => {
-                    let columns = row.columns().map_err(damaged)?;
-                    named_in(&columns).find(|large| large.id == id)
-                }
-                None => None,
-            };
-            match named {
-                Some(large) => {
-                    step.values += 1;
-                    step.bytes += large.bytes;
-                }
-                None => unnamed.push(id),
+            match self.named_by(table, &rules, (id, &header.key[..]), &mut step)? {
+                Named::Kept(large) => step.keep(&large),
+                Named::Surplus(_) if may_flush => surplus.push((id, header.key)),
+                Named::Surplus(large) => step.keep(&large),
+                Named::Not => unnamed.push(id),
             }
         }
+        if !surplus.is_empty() {
+            has_flushed = true;
+            threads.flush()?;
+        }
+        for (id, key) in surplus {
+            match self.named_by(table, &rules, (id, &key[..]), &mut step)? {
+                Named::Kept(large) | Named::Surplus(large) => step.keep(&large),
+                Named::Not => unnamed.push(id),
+            }
+        }
+        step.next = next.map(|(part, id)| GcPosition {
+            part,
+            id,
+            has_flushed,
+        });
         if !unnamed.is_empty() {
             self.settle_writes(threads, table)?;
             step.removed = self.remove_unnamed(part, &unnamed)?;
         }
         Ok(step)
+    }
+
+    /// Returns which versions of a row reference a value.
+    fn named_by(
+        &self,
+        table: TableId,
+        rules: &TableRules,
+        (id, key): (u64, &[u8]),
+        step: &mut GcStep,
+    ) -> Result<Named> {
+        let damaged = |reason| WideError::Damaged { table, reason };
+        let find = |row: &StoredRow| -> Result<Option<LargeValue>> {
+            let columns = row.columns().map_err(damaged)?;
+            let found = named_in(&columns).find(|large| large.id == id);
+            Ok(found)
+        };
+        let Some(all) = self.row_with_all_versions(table, rules, key)? else {
+            return Ok(Named::Not);
+        };
+        step.bytes_read += all.bytes() as u64;
+        let Some(large) = find(&all)? else {
+            return Ok(Named::Not);
+        };
+        // A flush removes surplus versions only from rows that it rewrites.
+        if !self.state().is_buffered(table, key) {
+            return Ok(Named::Kept(large));
+        }
+        let is_visible = match self.row_at(table, rules, key)?.0 {
+            Some(row) => find(&row)?.is_some(),
+            None => false,
+        };
+        Ok(match is_visible {
+            true => Named::Kept(large),
+            false => Named::Surplus(large),
+        })
     }
 
     /// Removes values that no row references, except values that are being read. Returns the number of removed values.

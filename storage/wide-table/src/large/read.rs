@@ -25,7 +25,7 @@ pub struct LargeReader {
 impl WideStore {
     /// Begins to read a value that a row references. Returns `None` if the pieces do not exist. The caller must then
     /// read the row again, because the row may have been overwritten. If the row still references the value, the value
-    /// is damaged.
+    /// is damaged, unless [`is_elsewhere`](Self::is_elsewhere) returns true.
     ///
     /// # Errors
     ///
@@ -50,6 +50,21 @@ impl WideStore {
             value,
         };
         Ok(reader.stored(0)?.is_some().then_some(reader))
+    }
+}
+
+impl WideStore {
+    /// Returns true if this database never had the pieces of a value that a row references, because the row was
+    /// attached from the archive of another database.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist, and [`WideError::Damaged`] if the key is damaged.
+    pub fn is_elsewhere(&self, table: TableId, key: &[u8], value: &LargeValue) -> Result<bool> {
+        let rules = self.rules(table)?;
+        let number = rules.part_of(key);
+        let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
+        Ok(self.state().is_elsewhere(table, &rules, (number, value.id)))
     }
 }
 

@@ -112,6 +112,17 @@ impl LogEntry for WideEntry {
                 return Err(Refusal::Outdated);
             }
         }
+        for (other, rows) in &self.seen.others {
+            let keys = rows.iter().map(|(key, _)| key.as_ref());
+            let is_closed = tables
+                .get(*other)
+                .is_none_or(|rules| rules.division.is_some() && state.closings != self.seen.closings);
+            let is_current =
+                !is_closed && !pending.is_any_pending(*other, keys) && state.are_unchanged(*other, rows);
+            if !is_current {
+                return Err(Refusal::Outdated);
+            }
+        }
         pending.begin_rows(table, self.rows());
         pending.begin_ranges(self.ranges());
         self.is_pending.store(true, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
 use tideline_model::{
-    ColumnCompression, Durability, KeyRange, RowLimit, SystemClock, TableId, TableSpec, Tier,
+    ColumnCompression, Durability, KeyRange, RowLimit, SystemClock, TableId, TableModel, TableSpec, Tier,
 };
 use tideline_testkit::{Random, seed};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_rows};
@@ -440,6 +440,40 @@ fn a_table_with_codecs_or_limits_has_a_later_format() {
         let detail: serde_json::Value =
             serde_json::from_slice(&table.expect("a table").detail).expect("valid settings");
         assert_eq!(detail["format"], format);
+    }
+}
+
+#[test]
+fn a_table_whose_parts_have_schedules_or_a_rate_has_a_later_format() {
+    for (settings, format) in [
+        (r#"{"by": "at", "every": "day", "keep": 5}"#, 9),
+        (r#"{"by": "at", "every": "day", "hot": 5}"#, 10),
+        (r#"{"by": "at", "every": "day", "move_bytes_per_second": 5}"#, 21),
+        (
+            r#"{"by": "at", "every": "day",
+                "expire": {"cron": {"expression": "0 3 * * *", "time_zone": "UTC"}}}"#,
+            21,
+        ),
+    ] {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+        let wide = serde_json::json!({
+            "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+            "parts": serde_json::from_str::<serde_json::Value>(settings).expect("valid settings"),
+        });
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(serde_json::from_value(wide).expect("valid settings")),
+            ..TableSpec::default()
+        };
+        drop(open(&backend, spec.clone()));
+        let rows = backend.manifest(SHARD).expect("it is read").rows;
+        let table = rows.iter().find(|row| row.kind == ManifestKind::Table);
+        let detail: serde_json::Value =
+            serde_json::from_slice(&table.expect("a table").detail).expect("valid settings");
+        assert_eq!(detail["format"], format, "{settings}");
+        // This build reads the format.
+        drop(open(&backend, spec));
     }
 }
 

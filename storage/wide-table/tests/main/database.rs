@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tideline_archive::Archive;
@@ -269,6 +270,7 @@ pub(crate) fn settings() -> Settings {
     Settings {
         buffer_bytes: 64 << 10,
         block_bytes: 100,
+        surplus_age_min: Duration::ZERO,
         ..Settings::default()
     }
 }

@@ -76,6 +76,33 @@ fn row(key: &str, digest: Option<RowDigest>) -> Unchanged {
 }
 
 #[test]
+fn rows_that_a_write_with_generated_ids_needs_are_read_before_its_ids_are_assigned() {
+    every_backend(|backend| {
+        let database = Database::open(backend(), 2);
+        database.write(&[put("a1", 1, &[("n", 1)])]);
+        let options = WriteOptions {
+            unchanged: vec![row("a1", database.digest("a1"))],
+            ..WriteOptions::default()
+        };
+        // The first attempt has read the row when it assigns ids, so only the committer can find the change.
+        let attempts = std::cell::Cell::new(0);
+        let make = |next: &mut dyn FnMut() -> i64| -> Result<Vec<RowWrite<'static>>, WideError> {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() == 1 {
+                database.write(&[put("a1", 2, &[("n", 2)])]);
+            }
+            Ok(vec![put("a2", next(), &[("n", 1)])])
+        };
+        let store = &database.store;
+        let written = store.write_generated(&database.threads, TABLE, &make, &options, &|_, _| None);
+        let (_, written) = written.expect("it is decided");
+        assert_eq!((written.changed, attempts.get()), (Some(0), 2));
+        assert!(database.row(b"a2").is_none());
+        database.close();
+    });
+}
+
+#[test]
 fn a_write_needs_the_rows_as_they_were_read() {
     every_backend(|backend| {
         let database = Database::open(backend(), 2);
