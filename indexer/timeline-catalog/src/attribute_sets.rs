@@ -21,6 +21,8 @@ pub(crate) struct AttributeSets {
     by_content: HashTable<SetNumber>,
     free: Vec<SetNumber>,
     hasher: DefaultHashBuilder,
+    /// Bytes of the attributes of all sets.
+    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +43,7 @@ impl Default for AttributeSets {
             by_content: HashTable::new(),
             free: Vec::new(),
             hasher: DefaultHashBuilder::default(),
+            bytes: 0,
         }
     }
 }
@@ -60,12 +63,14 @@ impl AttributeSets {
             by_content,
             free,
             hasher,
+            bytes,
         } = self;
         let hash = hasher.hash_one(attributes.bytes());
         if let Some(known) = by_content.find(hash, |set| sets[set.0 as usize].attributes == attributes) {
             sets[known.0 as usize].timelines += 1;
             return *known;
         }
+        *bytes += attributes.bytes().len();
         let added = Set {
             attributes,
             timelines: 1,
@@ -97,6 +102,7 @@ impl AttributeSets {
             return;
         }
         let attributes = std::mem::take(&mut removed.attributes);
+        self.bytes -= attributes.bytes().len();
         let hash = self.hasher.hash_one(attributes.bytes());
         if let Ok(known) = self.by_content.find_entry(hash, |have| *have == set) {
             known.remove();
@@ -104,10 +110,14 @@ impl AttributeSets {
         self.free.push(set);
     }
 
+    /// Returns the bytes of the attributes of all sets. Attributes that several timelines share count once.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let contents: usize = self.sets.iter().map(|set| set.attributes.bytes().len()).sum();
-        contents
+        self.bytes
             + self.sets.capacity() * size_of::<Set>()
             + self.by_content.allocation_size()
             + self.free.capacity() * size_of::<SetNumber>()
@@ -128,15 +138,18 @@ mod tests {
             let attributes = Attributes::from([("owner".to_owned(), value)]);
             Packed::new(&attributes, &mut symbols).expect("far from full")
         };
+        let one = packed("a").bytes().len();
         let mut sets = AttributeSets::default();
         let numbers: Vec<SetNumber> = (0..100).map(|n| sets.add(packed(["a", "b"][n % 2]))).collect();
         assert_eq!(sets.sets.len(), 3, "both sets and the empty one");
+        assert_eq!(sets.bytes(), 2 * one);
         assert_eq!(sets.get(numbers[7]), &packed("b"));
         assert_eq!(sets.add(Packed::default()), SetNumber::EMPTY);
         for number in numbers.iter().step_by(2) {
             sets.remove(*number);
         }
         assert_eq!(sets.get(numbers[1]), &packed("b"), "others stay");
+        assert_eq!(sets.bytes(), one);
         let next = sets.add(packed("c"));
         assert_eq!(next, numbers[0], "a free number is taken again");
         assert_eq!((sets.sets.len(), sets.by_content.len()), (3, 2));

@@ -135,6 +135,13 @@ impl Catalog {
         self.state.read().memory_bytes()
     }
 
+    /// Returns the bytes of the texts and values that users store in the catalog in addition to timelines: attributes,
+    /// saved searches and metadata of metrics. Attributes that several timelines share count once. The call is cheap.
+    pub fn setting_bytes(&self) -> u64 {
+        let attributes = self.state.read().edits.attribute_bytes();
+        (attributes + self.metadata.bytes()) as u64 + self.searches.bytes()
+    }
+
     /// Returns the number of ordinals, including unused ones below the highest, and the resident bytes of ids, names
     /// and tags. The time is proportional to the number of distinct combinations of measurement and tag keys.
     pub fn identity_bytes(&self) -> (u64, u64) {

@@ -207,6 +207,11 @@ impl Edits {
         first_in_doubt.map_or(self.newest, |number| number - 1)
     }
 
+    /// Returns the bytes of all attributes. Attributes that several timelines share count once.
+    pub(crate) fn attribute_bytes(&self) -> usize {
+        self.sets.bytes()
+    }
+
     /// Returns the resident bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.numbers.capacity() * size_of::<u64>()

@@ -321,6 +321,11 @@ impl MetadataOfMetrics {
         all.map(|(name, known)| known.named(name)).collect()
     }
 
+    /// Returns the bytes of all metadata, as defined at [`METADATA_BYTES_MAX`].
+    pub fn bytes(&self) -> usize {
+        self.remembered.read().bytes
+    }
+
     /// Applies committed metadata.
     pub(crate) fn apply(&self, metrics: Vec<(Box<str>, StoredMetadata)>) {
         let mut remembered = self.remembered.write();

@@ -33,18 +33,43 @@ const VERSION: u8 = 1;
 #[derive(Debug)]
 pub struct SavedSearches {
     table: TableId,
-    by_name: RwLock<BTreeMap<String, Arc<str>>>,
+    saved: RwLock<Saved>,
     /// Held while a search is changed, until the log has responded.
     editing: Mutex<()>,
     /// Names of searches whose row may differ from memory.
     unsaved: UnsavedRows,
 }
 
+#[derive(Debug, Default)]
+struct Saved {
+    by_name: BTreeMap<String, Arc<str>>,
+    /// Bytes of all searches, as defined by [`bytes_of`].
+    bytes: u64,
+}
+
+impl Saved {
+    /// Replaces a search; `None` deletes it.
+    fn set(&mut self, name: String, text: Option<Arc<str>>) {
+        self.bytes += text.as_ref().map_or(0, |text| bytes_of(&name, text));
+        let bytes_before = |before: &Arc<str>| bytes_of(&name, before);
+        self.bytes -= self.by_name.get(&name).map_or(0, bytes_before);
+        match text {
+            Some(text) => self.by_name.insert(name, text),
+            None => self.by_name.remove(&name),
+        };
+    }
+}
+
+/// Returns the bytes of a search in memory: its name and its text.
+pub fn bytes_of(name: &str, text: &str) -> u64 {
+    (name.len() + text.len()) as u64
+}
+
 impl SavedSearches {
     pub(crate) fn new(table: TableId) -> Self {
         Self {
             table,
-            by_name: RwLock::default(),
+            saved: RwLock::default(),
             editing: Mutex::default(),
             unsaved: UnsavedRows::new(space::SEARCHES, table, ROWS_PER_WRITE),
         }
@@ -58,7 +83,7 @@ impl SavedSearches {
                 let name = std::str::from_utf8(name).map_err(|_| CatalogError::DamagedKey(row.key.len()))?;
                 let text =
                     decode(name, &row.value).ok_or_else(|| CatalogError::DamagedSearch(name.to_owned()))?;
-                self.by_name.write().insert(name.to_owned(), text);
+                self.saved.write().set(name.to_owned(), Some(text));
             }
             Ok(())
         })
@@ -66,26 +91,26 @@ impl SavedSearches {
 
     /// Returns the text of a search; `None` if no search has this name.
     pub fn get(&self, name: &str) -> Option<Arc<str>> {
-        self.by_name.read().get(name).cloned()
+        self.saved.read().by_name.get(name).cloned()
     }
 
     /// Returns all searches, sorted by name.
     pub fn all(&self) -> Vec<(String, Arc<str>)> {
-        let by_name = self.by_name.read();
-        by_name
-            .iter()
-            .map(|(name, text)| (name.clone(), Arc::clone(text)))
-            .collect()
+        let saved = self.saved.read();
+        let all = saved.by_name.iter();
+        all.map(|(name, text)| (name.clone(), Arc::clone(text))).collect()
+    }
+
+    /// Returns the bytes of all names and texts, which are in memory.
+    pub fn bytes(&self) -> u64 {
+        self.saved.read().bytes
     }
 
     /// Applies a committed change; `None` deletes the search.
     pub(crate) fn apply(&self, name: String, text: Option<Arc<str>>) {
-        let mut by_name = self.by_name.write();
-        self.unsaved.add(&mut by_name, [name.as_str().into()]);
-        match text {
-            Some(text) => by_name.insert(name, text),
-            None => by_name.remove(&name),
-        };
+        let mut saved = self.saved.write();
+        self.unsaved.add(&mut saved, [name.as_str().into()]);
+        saved.set(name, text);
     }
 
     /// Applies a row of a replayed journal entry, like [`apply`](Self::apply).
@@ -138,7 +163,7 @@ impl Catalog {
         }
         let _editing = self.searches.editing.lock();
         let is_new = self.searches.get(name).is_none();
-        let count = self.searches.by_name.read().len() + usize::from(is_new);
+        let count = self.searches.saved.read().by_name.len() + usize::from(is_new);
         if count > SEARCHES_MAX {
             return over("saved searches of a table", SEARCHES_MAX, count);
         }
@@ -239,7 +264,7 @@ mod tests {
     fn a_search_is_unsaved_only_once_no_flush_can_write_its_old_text() {
         let searches = SavedSearches::new(TableId(7));
         let apply = || searches.apply("mine".into(), Some("new".into()));
-        assert_added_under_lock(&searches.by_name, &searches.unsaved, apply);
+        assert_added_under_lock(&searches.saved, &searches.unsaved, apply);
     }
 
     #[test]
@@ -267,15 +292,18 @@ mod tests {
         assert_eq!((delete(), delete()), (true, false));
         let expected = [("b".to_owned(), Arc::from("3"))];
         assert_eq!(mine.searches().all(), expected);
+        assert_eq!(mine.searches().bytes(), 2);
         let load = |table| Catalog::load(&backend, TableId(table), options()).expect("sound rows");
         for is_saved in [false, true] {
             if is_saved {
                 save(&mine, &backend, &mut stamp).expect("written");
                 assert_eq!(load(7).searches().all(), expected);
+                assert_eq!(load(7).searches().bytes(), 2);
             }
             let replayed = load(7);
             journal.replay(&replayed);
             assert_eq!(replayed.searches().all(), expected);
+            assert_eq!(replayed.searches().bytes(), 2);
         }
         Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
         for (table, left) in [(7, 0), (8, 1)] {
