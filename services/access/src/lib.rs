@@ -54,5 +54,6 @@ pub use registry::{Authenticated, Tokens};
 pub use scope::{Scope, ScopeError, TablePattern, TenantPattern};
 pub use tenant::{
     Budgets, OverBudget, RunningQuery, StoredData, Tenant, TenantFigures, TenantRecord, TimelinesUsedUp,
+    TooManyObjects,
 };
 pub use token::{TokenHash, TokenText};

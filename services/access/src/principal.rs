@@ -29,7 +29,8 @@ pub struct Principal {
     scope: Arc<Scope>,
     /// Tenant for which the requests act.
     tenant: Option<Arc<Tenant>>,
-    /// Time at which the principal ends, in nanoseconds since the epoch. All principals of a token share it.
+    /// Time at which the principal ends, in nanoseconds since the epoch. A principal and those that
+    /// [act for tenants](Self::acting_for) share it.
     ends: Arc<AtomicI64>,
 }
 
@@ -53,8 +54,20 @@ impl Principal {
     #[must_use]
     pub(crate) fn of_token(mut self, id: &str, expires: Option<Timestamp>) -> Self {
         self.id = Some(id.into());
-        self.ends = Arc::new(AtomicI64::new(expires.map_or(NEVER, |time| time.nanos())));
-        self
+        self.with_own_end(expires)
+    }
+
+    /// Returns a principal with the same properties and a separate end. Both share their memory except for the end.
+    #[must_use]
+    pub(crate) fn with_own_end(&self, expires: Option<Timestamp>) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            id: self.id.clone(),
+            roles: Arc::clone(&self.roles),
+            scope: Arc::clone(&self.scope),
+            tenant: self.tenant.clone(),
+            ends: Arc::new(AtomicI64::new(expires.map_or(NEVER, |time| time.nanos()))),
+        }
     }
 
     /// Returns the principal with an end.
@@ -186,7 +199,7 @@ impl Principal {
         now.nanos() < self.ends.load(Ordering::Relaxed)
     }
 
-    /// Returns the time at which the token expires; `None` if it never does.
+    /// Returns the time at which the token, or its secret after a rotation, expires; `None` if it never does.
     pub fn expires(&self) -> Option<Timestamp> {
         let ends = self.ends.load(Ordering::Relaxed);
         (ends != NEVER).then(|| Timestamp::from_nanos_clamped(ends))
@@ -201,6 +214,13 @@ impl Principal {
     /// Ends the principal, so that [`is_valid`](Self::is_valid) returns false from now on.
     pub fn end(&self) {
         self.ends.store(REVOKED, Ordering::Relaxed);
+    }
+
+    /// Moves the end of the principal to the earlier end of another one. Returns false, and changes nothing, if this
+    /// principal ends before the other one.
+    pub(crate) fn end_with(&self, other: &Self) -> bool {
+        let end = other.ends.load(Ordering::Relaxed);
+        self.ends.fetch_min(end, Ordering::Relaxed) >= end
     }
 
     fn denied(&self, action: Action, reason: Refused) -> Denied {

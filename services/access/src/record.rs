@@ -2,6 +2,8 @@
 //!
 //! Records are stored in serialized form, so a new field needs a default for records that were stored without it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use tideline_model::Timestamp;
 
@@ -49,28 +51,74 @@ pub struct StoredSecret {
     pub expires: Option<i64>,
 }
 
+/// Error of a rotation whose token already has [`SECRETS_MAX`] valid secrets: the id of the token, and the ends of the
+/// previous secrets, from old to new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooManySecrets(String, Vec<Timestamp>);
+
+impl fmt::Display for TooManySecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(id, ends) = self;
+        let ends: Vec<String> = ends.iter().map(|end| end.to_rfc3339()).collect();
+        write!(
+            f,
+            "token {id} has {SECRETS_MAX} valid secrets, which is the limit; the previous ones are valid until {}; rotate \
+             the token after the first of these times, or with the overlap 0s, which ends all previous secrets",
+            ends.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for TooManySecrets {}
+
 impl TokenRecord {
-    /// Returns the principal of requests with this token.
-    pub fn principal(&self) -> Principal {
-        let expires = self.expires.map(Timestamp::from_nanos_clamped);
-        Principal::new(&self.name, self.roles.iter().copied(), self.scope.clone()).of_token(&self.id, expires)
+    /// Returns the principals of requests with each secret, in the order of the secrets. A principal ends with its
+    /// secret, and with the token at the latest. All principals share one copy of the scope.
+    pub fn principals(&self) -> Vec<Principal> {
+        let base = Principal::new(&self.name, self.roles.iter().copied(), self.scope.clone())
+            .of_token(&self.id, None);
+        let of_secret = |secret: &StoredSecret| {
+            let end = [self.expires, secret.expires].into_iter().flatten().min();
+            base.with_own_end(end.map(Timestamp::from_nanos_clamped))
+        };
+        self.secrets.iter().map(of_secret).collect()
     }
 
     /// Adds a new secret, and ends all previous ones at `overlap_end` at the latest. Removes secrets that have ended by
-    /// `now`, and the oldest ones over [`SECRETS_MAX`].
-    pub fn rotate(&mut self, hash: TokenHash, now: Timestamp, overlap_end: Timestamp) {
+    /// `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManySecrets`] if [`SECRETS_MAX`] previous secrets would stay valid. The record is then unchanged.
+    pub fn rotate(
+        &mut self,
+        hash: TokenHash,
+        now: Timestamp,
+        overlap_end: Timestamp,
+    ) -> Result<(), TooManySecrets> {
+        let ends = self
+            .secrets
+            .iter()
+            .map(|secret| secret.expires.unwrap_or(i64::MAX));
+        let valid: Vec<i64> = ends
+            .filter(|end| (*end).min(overlap_end.nanos()) > now.nanos())
+            .collect();
+        if valid.len() >= SECRETS_MAX {
+            let replaced = valid.into_iter().filter(|end| *end != i64::MAX);
+            let ends = replaced.map(Timestamp::from_nanos_clamped).collect();
+            return Err(TooManySecrets(self.id.clone(), ends));
+        }
         for secret in &mut self.secrets {
             let end = secret.expires.unwrap_or(i64::MAX).min(overlap_end.nanos());
             secret.expires = Some(end);
         }
         self.secrets
             .retain(|secret| secret.expires.is_none_or(|end| end > now.nanos()));
-        let over = (self.secrets.len() + 1).saturating_sub(SECRETS_MAX);
-        self.secrets.drain(..over);
         self.secrets.push(StoredSecret {
             sha256: hash,
             expires: None,
         });
+        Ok(())
     }
 
     /// Checks that a name can be shown in lists and logs, that there is a role, and that the roles can have the scope.
@@ -119,23 +167,56 @@ mod tests {
         assert_eq!(serde_json::to_string(&record()).expect("serializes"), json);
         let read: TokenRecord = serde_json::from_str(json).expect("reads back");
         assert_eq!(read, record());
+        // Empty lists are the stored form of a token without restrictions.
+        let everything = json.replace(r#"["fleet"]"#, "[]");
+        let read: TokenRecord = serde_json::from_str(&everything).expect("reads back");
+        assert!(read.scope.is_everything());
+    }
+
+    #[test]
+    fn the_principals_of_all_secrets_share_the_scope_but_not_the_end() {
+        let mut token = record();
+        token.secrets.push(StoredSecret {
+            sha256: TokenHash::of("second"),
+            expires: Some(100),
+        });
+        let principals = token.principals();
+        let [first, second] = &principals[..] else {
+            panic!("{principals:?}");
+        };
+        assert!(std::ptr::eq(first.scope(), second.scope()));
+        assert_eq!((first.id(), second.id()), (Some("0a1b"), Some("0a1b")));
+        first.end();
+        let at = Timestamp::from_nanos_clamped;
+        assert!(first.is_revoked() && second.is_valid(at(99)) && !second.is_valid(at(100)));
     }
 
     #[test]
     fn rotation_ends_the_previous_secrets() {
         let at = Timestamp::from_nanos_clamped;
         let mut token = record();
-        token.rotate(TokenHash::of("second"), at(100), at(200));
-        token.rotate(TokenHash::of("third"), at(150), at(300));
+        assert_eq!(token.rotate(TokenHash::of("second"), at(100), at(200)), Ok(()));
+        assert_eq!(token.rotate(TokenHash::of("third"), at(150), at(300)), Ok(()));
         let ends: Vec<Option<i64>> = token.secrets.iter().map(|secret| secret.expires).collect();
         assert_eq!(ends, [Some(200), Some(300), None], "an end is never moved back");
-        token.rotate(TokenHash::of("fourth"), at(250), at(250));
+        assert_eq!(token.rotate(TokenHash::of("fourth"), at(250), at(250)), Ok(()));
         assert_eq!(token.secrets.len(), 1, "without overlap only the new one is left");
-        for n in 0..10 {
-            token.rotate(TokenHash::of(&n.to_string()), at(300), at(900));
+        for n in 1..SECRETS_MAX {
+            assert_eq!(
+                token.rotate(TokenHash::of(&n.to_string()), at(300), at(900)),
+                Ok(())
+            );
         }
-        assert_eq!(token.secrets.len(), SECRETS_MAX);
-        assert_eq!(token.secrets[SECRETS_MAX - 1].sha256, TokenHash::of("9"));
+        let before = token.clone();
+        let hash = TokenHash::of("one too many");
+        let refused = token.rotate(hash, at(300), at(1_000)).expect_err("the limit");
+        assert_eq!(
+            refused,
+            TooManySecrets("0a1b".to_owned(), vec![at(900); SECRETS_MAX - 1])
+        );
+        assert_eq!(token, before);
+        assert_eq!(token.rotate(hash, at(900), at(1_000)), Ok(()), "they have ended");
+        assert_eq!(token.secrets.len(), 2);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tideline_model::Timestamp;
 
 use crate::principal::Principal;
-use crate::record::{StoredSecret, TokenRecord};
+use crate::record::TokenRecord;
 use crate::token::TokenHash;
 
 /// Marker for a token that was never used.
@@ -25,14 +25,15 @@ pub struct Tokens(RwLock<State>);
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeMap<String, Arc<Token>>,
-    /// Tokens by the hashes of their secrets, with the end of the secret in nanoseconds since the epoch.
-    secrets: HashMap<TokenHash, (Arc<Token>, i64)>,
+    /// Tokens by the hashes of their secrets, with the position of the secret in the record.
+    secrets: HashMap<TokenHash, (Arc<Token>, usize)>,
 }
 
 #[derive(Debug)]
 struct Token {
     record: TokenRecord,
-    principal: Arc<Principal>,
+    /// Principal of each secret, in the order of the record. A principal ends with its secret.
+    principals: Vec<Arc<Principal>>,
     /// Time of the last use, in nanoseconds since the epoch, or [`UNUSED`].
     used: AtomicI64,
 }
@@ -62,30 +63,46 @@ impl Tokens {
     pub fn authenticate(&self, text: &str, now: Timestamp) -> Authenticated {
         let hash = TokenHash::of(text);
         let state = self.0.read();
-        let Some((token, ends)) = state.secrets.get(&hash) else {
+        let Some((token, secret)) = state.secrets.get(&hash) else {
             return Authenticated::Unknown;
         };
-        if now.nanos() >= *ends || !token.principal.is_valid(now) {
+        let principal = &token.principals[*secret];
+        if !principal.is_valid(now) {
             return Authenticated::Expired(token.record.id.clone());
         }
         token.used.fetch_max(now.nanos(), Ordering::Relaxed);
-        Authenticated::Valid(Arc::clone(&token.principal))
+        Authenticated::Valid(Arc::clone(principal))
     }
 
-    /// Adds a token, or replaces the token with the same id. The principal of a replaced token ends, unless only its
-    /// secrets differ and one of them stays.
+    /// Ends the principals of secrets whose overlap after a rotation is over, so that running queries with these
+    /// secrets end too. Returns true if a principal ended.
+    pub fn end_replaced(&self, now: Timestamp) -> bool {
+        let mut has_ended = false;
+        for token in self.0.read().tokens.values() {
+            for (secret, principal) in token.record.secrets.iter().zip(&token.principals) {
+                if secret.expires.is_some_and(|end| end <= now.nanos()) && !principal.is_revoked() {
+                    principal.end();
+                    has_ended = true;
+                }
+            }
+        }
+        has_ended
+    }
+
+    /// Adds a token, or replaces the token with the same id. The principals of a replaced token end, except those of
+    /// secrets that stay if only the secrets differ.
     pub fn put(&self, record: TokenRecord) {
         self.0.write().put(record, None);
     }
 
-    /// Removes a token and ends its principal. Returns false if there is no such token.
+    /// Removes a token and ends its principals. Returns false if there is no such token.
     pub fn remove(&self, id: &str) -> bool {
         let mut state = self.0.write();
         let Some(removed) = state.tokens.remove(id) else {
             return false;
         };
         state.forget_secrets(&removed.record);
-        removed.principal.end();
+        removed.end();
         true
     }
 
@@ -99,7 +116,7 @@ impl Tokens {
             state.insert(record, known.as_deref(), None);
         }
         for token in left.values() {
-            token.principal.end();
+            token.end();
         }
     }
 
@@ -137,22 +154,18 @@ impl State {
     /// Adds a token. `known` is the token that it replaces, whose secrets the caller has removed.
     fn insert(&mut self, record: TokenRecord, known: Option<&Token>, used: Option<Timestamp>) {
         let mut used = used.map_or(UNUSED, |time| time.nanos());
-        let mut principal = None;
+        let mut principals: Vec<_> = record.principals().into_iter().map(Arc::new).collect();
         if let Some(known) = known {
             used = used.max(known.used.load(Ordering::Relaxed));
-            match is_same_principal(&known.record, &record) {
-                true => principal = Some(Arc::clone(&known.principal)),
-                false => known.principal.end(),
-            }
+            known.hand_over(&record, &mut principals);
         }
         let token = Arc::new(Token {
-            principal: principal.unwrap_or_else(|| Arc::new(record.principal())),
+            principals,
             used: AtomicI64::new(used),
             record,
         });
-        for secret in &token.record.secrets {
-            let ends = secret.expires.unwrap_or(i64::MAX);
-            self.secrets.insert(secret.sha256, (Arc::clone(&token), ends));
+        for (position, secret) in token.record.secrets.iter().enumerate() {
+            self.secrets.insert(secret.sha256, (Arc::clone(&token), position));
         }
         self.tokens.insert(token.record.id.clone(), token);
     }
@@ -170,23 +183,42 @@ impl Token {
         let used = (used != UNUSED).then(|| Timestamp::from_nanos_clamped(used));
         (self.record.clone(), used)
     }
-}
 
-/// Returns true if two records of a token differ at most in their secrets and have a common secret. Without a
-/// common secret, the requests with the previous secrets must end.
-fn is_same_principal(one: &TokenRecord, other: &TokenRecord) -> bool {
-    let is_kept = |secret: &StoredSecret| other.secrets.iter().any(|kept| kept.sha256 == secret.sha256);
-    let without_secrets = |record: &TokenRecord| TokenRecord {
-        secrets: Vec::new(),
-        ..record.clone()
-    };
-    one.secrets.iter().any(is_kept) && without_secrets(one) == without_secrets(other)
+    /// Ends the principals of all secrets.
+    fn end(&self) {
+        for principal in &self.principals {
+            principal.end();
+        }
+    }
+
+    /// Replaces the principals of a changed record with those of this token whose secrets stay, and gives them the end
+    /// of the secret in the record. Ends the other principals of this token, and all if the records differ in more than
+    /// their secrets.
+    fn hand_over(&self, record: &TokenRecord, principals: &mut [Arc<Principal>]) {
+        let without_secrets = |record: &TokenRecord| TokenRecord {
+            secrets: Vec::new(),
+            ..record.clone()
+        };
+        if without_secrets(&self.record) != without_secrets(record) {
+            return self.end();
+        }
+        // Requests wait while the lock of the registry is held, so the secrets are not compared in pairs.
+        let kept = record.secrets.iter().map(|secret| secret.sha256).zip(0..);
+        let positions: HashMap<TokenHash, usize> = kept.collect();
+        for (secret, known) in self.record.secrets.iter().zip(&self.principals) {
+            match positions.get(&secret.sha256).copied() {
+                Some(kept) if known.end_with(&principals[kept]) => principals[kept] = Arc::clone(known),
+                _ => known.end(),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::action::Role;
+    use crate::record::StoredSecret;
     use crate::scope::Scope;
 
     fn at(nanos: i64) -> Timestamp {
@@ -250,16 +282,54 @@ mod tests {
         let tokens = Tokens::new([(record("1", "one"), None)]);
         let principal = valid(&tokens, "one", 10);
         let (mut rotated, _) = tokens.get("1").expect("it exists");
-        rotated.rotate(TokenHash::of("uno"), at(20), at(100));
+        rotated
+            .rotate(TokenHash::of("uno"), at(20), at(100))
+            .expect("few secrets");
         tokens.put(rotated);
         assert!(
             Arc::ptr_eq(&principal, &valid(&tokens, "one", 99)),
             "the same principal"
         );
-        assert!(Arc::ptr_eq(&principal, &valid(&tokens, "uno", 99)));
+        let new = valid(&tokens, "uno", 99);
+        assert!(
+            principal.is_valid(at(99)) && !principal.is_valid(at(100)),
+            "a request ends with its secret"
+        );
         let late = tokens.authenticate("one", at(100));
         assert!(matches!(late, Authenticated::Expired(id) if id == "1"));
-        assert!(Arc::ptr_eq(&principal, &valid(&tokens, "uno", 100)));
+        assert!(!tokens.end_replaced(at(99)) && !principal.is_revoked());
+        assert!(tokens.end_replaced(at(100)) && principal.is_revoked());
+        assert!(!tokens.end_replaced(at(100)), "it has ended already");
+        assert!(Arc::ptr_eq(&new, &valid(&tokens, "uno", 100)) && new.is_valid(at(1_000)));
+    }
+
+    #[test]
+    fn the_removal_of_a_secret_ends_its_principal_only() {
+        let mut both = record("1", "one");
+        both.secrets.extend(record("1", "uno").secrets);
+        let tokens = Tokens::new([(both, None)]);
+        let (one, uno) = (valid(&tokens, "one", 10), valid(&tokens, "uno", 10));
+        tokens.replace(vec![record("1", "uno")]);
+        assert!(one.is_revoked() && !uno.is_revoked());
+        assert!(Arc::ptr_eq(&uno, &valid(&tokens, "uno", 11)));
+    }
+
+    #[test]
+    fn secrets_stay_in_any_order() {
+        let with = |secrets: &[&str]| TokenRecord {
+            secrets: secrets
+                .iter()
+                .flat_map(|secret| record("1", secret).secrets)
+                .collect(),
+            ..record("1", "")
+        };
+        let tokens = Tokens::new([(with(&["a", "b", "c"]), None)]);
+        let known = ["a", "b", "c"].map(|secret| valid(&tokens, secret, 10));
+        tokens.replace(vec![with(&["c", "d", "a"])]);
+        let [a, b, c] = known;
+        assert!(Arc::ptr_eq(&a, &valid(&tokens, "a", 11)) && Arc::ptr_eq(&c, &valid(&tokens, "c", 11)));
+        assert!(b.is_revoked() && !a.is_revoked() && !c.is_revoked());
+        assert!(!valid(&tokens, "d", 11).is_revoked());
     }
 
     #[test]
@@ -267,7 +337,9 @@ mod tests {
         let tokens = Tokens::new([(record("1", "one"), None)]);
         let principal = valid(&tokens, "one", 10);
         let (mut rotated, _) = tokens.get("1").expect("it exists");
-        rotated.rotate(TokenHash::of("uno"), at(20), at(20));
+        rotated
+            .rotate(TokenHash::of("uno"), at(20), at(20))
+            .expect("few secrets");
         tokens.put(rotated);
         assert!(!principal.is_valid(at(20)), "also for requests that are running");
         assert!(valid(&tokens, "uno", 20).is_valid(at(20)));

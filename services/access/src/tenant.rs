@@ -24,6 +24,8 @@ const POINTS_BURST: Duration = Duration::from_secs(10);
 const TIMELINES_BURST: Duration = Duration::from_secs(60);
 /// Period of a burst of bytes that are read. A dashboard reads all its data at once, and then nothing for a while.
 const READ_BURST: Duration = Duration::from_secs(10);
+/// Divisor of a limit of the server: a tenant without a budget of its own may use one part of so many.
+const PARTS: u64 = 10;
 
 /// Tenant as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +47,8 @@ pub struct TenantRecord {
     pub created_by: String,
 }
 
-/// Limits of all requests for a tenant together. `None` is no limit.
+/// Limits of all requests for a tenant together. `None` is no limit, or for a number of objects a part of the limit of
+/// the server ([`part_of`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
     /// Points, rows and messages written per second, averaged over ten seconds.
@@ -75,6 +78,12 @@ pub struct Budgets {
     /// Bytes of memory of all requests at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Number of tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<u64>,
+    /// Number of change streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_streams: Option<u64>,
 }
 
 /// Data of a tenant, as last measured.
@@ -122,6 +131,7 @@ struct Used {
     refused_writes: AtomicU64,
     refused_timelines: AtomicU64,
     refused_queries: AtomicU64,
+    refused_objects: AtomicU64,
 }
 
 /// Last measurement of the data.
@@ -183,6 +193,8 @@ pub struct TenantFigures {
     pub refused_queries: u64,
     /// Requests refused by the budget of memory.
     pub refused_memory: u64,
+    /// New tables and change streams refused by their budgets.
+    pub refused_objects: u64,
 }
 
 /// Refusal of a request by a budget. The request was not executed.
@@ -202,6 +214,24 @@ enum Budget {
     Queries,
     BytesRead,
     Stored(Tier, u64),
+}
+
+/// Refusal of a new table or change stream, because the tenant has as many as its budget allows. Repeating the request
+/// does not help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooManyObjects {
+    tenant: String,
+    kind: ObjectKind,
+    /// The limit.
+    pub limit: u64,
+    /// Number of objects that the tenant would have.
+    pub actual: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ObjectKind {
+    Tables,
+    ChangeStreams,
 }
 
 /// Refusal of a new timeline by a budget.
@@ -226,7 +256,7 @@ const STORED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Budgets {
     /// Returns all budgets with their names.
-    pub fn named(&self) -> [(&'static str, Option<u64>); 9] {
+    pub fn named(&self) -> [(&'static str, Option<u64>); 11] {
         [
             ("points_per_second", self.points_per_second),
             ("new_timelines_per_minute", self.new_timelines_per_minute),
@@ -237,7 +267,19 @@ impl Budgets {
             ("archive_bytes", self.archive_bytes),
             ("bytes_read_per_second", self.bytes_read_per_second),
             ("memory_bytes", self.memory_bytes),
+            ("tables", self.tables),
+            ("change_streams", self.change_streams),
         ]
+    }
+
+    /// Returns the largest number of tables, if the server allows `limit` tables.
+    pub fn tables_max(&self, limit: u64) -> u64 {
+        self.tables.unwrap_or_else(|| part_of(limit))
+    }
+
+    /// Returns the largest number of change streams, if the server allows `limit` streams.
+    pub fn change_streams_max(&self, limit: u64) -> u64 {
+        self.change_streams.unwrap_or_else(|| part_of(limit))
     }
 
     /// Returns the budget of the bytes of a tier.
@@ -300,6 +342,11 @@ impl TenantRecord {
         let overlaps = |own: &&TablePattern| other.tables.iter().any(|pattern| own.overlaps(pattern));
         self.tables.iter().find(overlaps)
     }
+}
+
+/// Returns the part of a limit of the server that a tenant without a budget of its own may use: a tenth, at least 1.
+pub fn part_of(limit: u64) -> u64 {
+    (limit / PARTS).max(1)
 }
 
 /// Checks the name of a tenant.
@@ -366,6 +413,12 @@ impl Tenant {
     /// Returns the stored form.
     pub fn record(&self) -> &TenantRecord {
         &self.record
+    }
+
+    /// Returns true if a change stream with these names and prefixes of tables counts as a stream of the tenant: the
+    /// tenant has all its tables. A stream of all tables (an empty list) belongs to no tenant.
+    pub fn has_stream(&self, tables: &[String]) -> bool {
+        !tables.is_empty() && tables.iter().all(|pattern| self.covers(pattern))
     }
 
     /// Returns true if the tenant has all tables with this name or prefix.
@@ -484,6 +537,41 @@ impl Tenant {
         Ok(())
     }
 
+    /// Checks that the tenant may have `added` more tables than the `count` that it has, on a server that allows
+    /// `limit` tables.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyObjects`] if the budget of tables has no room for them.
+    pub fn check_tables(&self, count: u64, added: u64, limit: u64) -> Result<(), TooManyObjects> {
+        let limit = self.record.budgets.tables_max(limit);
+        self.check_objects(ObjectKind::Tables, count + added, limit)
+    }
+
+    /// Checks that the tenant may have one more change stream than the `count` that it has, on a server that allows
+    /// `limit` streams.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyObjects`] if the budget of change streams has no room for it.
+    pub fn check_change_streams(&self, count: u64, limit: u64) -> Result<(), TooManyObjects> {
+        let limit = self.record.budgets.change_streams_max(limit);
+        self.check_objects(ObjectKind::ChangeStreams, count + 1, limit)
+    }
+
+    fn check_objects(&self, kind: ObjectKind, actual: u64, limit: u64) -> Result<(), TooManyObjects> {
+        if actual <= limit {
+            return Ok(());
+        }
+        self.used.refused_objects.fetch_add(1, Ordering::Relaxed);
+        Err(TooManyObjects {
+            tenant: self.record.name.clone(),
+            kind,
+            limit,
+            actual,
+        })
+    }
+
     /// Replaces the measured data. The next measurement counts the timelines that were added since this measurement
     /// began or that are not visible yet. The budget can be exceeded by these timelines, but no timeline counts
     /// twice.
@@ -540,6 +628,7 @@ impl Tenant {
             refused_timelines: read(&self.used.refused_timelines),
             refused_queries: read(&self.used.refused_queries),
             refused_memory: memory.map_or(0, |memory| memory.refusals().values().sum()),
+            refused_objects: read(&self.used.refused_objects),
         }
     }
 
@@ -592,6 +681,28 @@ impl fmt::Display for OverBudget {
 
 impl std::error::Error for OverBudget {}
 
+impl fmt::Display for TooManyObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            tenant,
+            kind,
+            limit,
+            actual,
+        } = self;
+        let (objects, budget, dropped) = match kind {
+            ObjectKind::Tables => ("tables", "tables", "drop a table"),
+            ObjectKind::ChangeStreams => ("change streams", "change_streams", "delete a change stream"),
+        };
+        write!(
+            f,
+            "the tenant {tenant} would have {actual} {objects}, and its budget `{budget}` is {limit}; {dropped}, or let an \
+             admin raise the budget"
+        )
+    }
+}
+
+impl std::error::Error for TooManyObjects {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -632,6 +743,7 @@ mod tests {
         assert!(with(|tenant| tenant.default_table = TableName::new("acme-1").ok()).is_ok());
         assert!(with(|tenant| tenant.budgets.queries = Some(0)).is_err());
         assert!(with(|tenant| tenant.budgets.cold_bytes = Some(0)).is_err());
+        assert!(with(|tenant| tenant.budgets.tables = Some(0)).is_err());
         assert!(with(|tenant| tenant.budgets.memory_bytes = Some(1_000)).is_err());
     }
 
@@ -804,6 +916,37 @@ mod tests {
         let _more = memory.reserve("results", 30).expect("there is room");
         let figures = changed.figures();
         assert_eq!((figures.memory_bytes, figures.refused_memory), (110, 1));
+    }
+
+    #[test]
+    fn objects_over_the_budget_are_refused() {
+        let mut of_budget = record(&["acme-*", "acme"]);
+        let tenant = Tenant::new(of_budget.clone());
+        // Without a budget, a tenth of the limit of the server.
+        assert_eq!(tenant.check_tables(99, 1, 1_000), Ok(()));
+        assert!(tenant.check_tables(99, 2, 1_000).is_err());
+        assert_eq!(tenant.check_change_streams(0, 5), Ok(()));
+        let over = tenant.check_change_streams(1, 5).expect_err("over the budget");
+        assert_eq!((over.limit, over.actual), (1, 2));
+        of_budget.budgets.tables = Some(2);
+        of_budget.budgets.change_streams = Some(20);
+        let tenant = tenant.changed(of_budget);
+        let over = tenant.check_tables(2, 1, 1_000).expect_err("over the budget");
+        let message = over.to_string();
+        assert!(message.contains("acme would have 3 tables"), "{message}");
+        assert!(message.contains("its budget `tables` is 2"), "{message}");
+        assert_eq!(tenant.check_change_streams(19, 5), Ok(()));
+        assert_eq!(tenant.figures().refused_objects, 3);
+        for (tables, is_own) in [
+            (&["acme"][..], true),
+            (&["acme", "acme-x*"], true),
+            (&["acme", "globex"], false),
+            (&["*"], false),
+            (&[], false),
+        ] {
+            let tables: Vec<String> = tables.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(tenant.has_stream(&tables), is_own, "{tables:?}");
+        }
     }
 
     #[test]
