@@ -25,14 +25,18 @@ use self::buffer::{Budget, Buffer};
 use crate::client::Client;
 use crate::shares::Shares;
 
-/// Decoded bytes up to which the compression ratio is not checked.
-const RATIO_FREE_BYTES: usize = 1 << 20;
-/// Largest compression ratio: decoded bytes per byte sent. Line protocol reaches a ratio of 30.
+/// Decoded bytes up to which every compression ratio is accepted. Batches of equal parts, such as idle histograms in
+/// JSON, reach a ratio of 200.
+const RATIO_FREE_BYTES: usize = 16 << 20;
+/// Largest compression ratio of a larger body: decoded bytes per byte sent. Line protocol reaches a ratio of 30.
 const RATIO_MAX: usize = 100;
 /// Decoded bytes up to which a body is decompressed in one pass. A larger body is decompressed three times: the first
 /// pass stops at this number of bytes, the second checks the limits and determines the size without storing bytes, and
 /// the third fills a buffer of exactly that size.
 const MEASURED_BYTES: usize = 16 << 20;
+/// The same number for a body whose ratio exceeds [`RATIO_MAX`]. A decompression bomb is thus refused before more
+/// than these bytes are stored.
+const DENSE_MEASURED_BYTES: usize = 1 << 20;
 /// Maximum number of bytes of a refused body that are read and discarded. Some clients read the response only
 /// after they have sent the whole body.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
@@ -349,9 +353,11 @@ impl ReceivedBody {
             Encoding::Snappy => return self.unsnap(),
             Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => {}
         }
+        let dense_from = self.sent.bytes.len().saturating_mul(RATIO_MAX);
         let mut decoded = Buffer::new(&self.budget, MEASURED_BYTES);
         let is_small = self.unpack(&mut |step| {
-            if decoded.bytes.len() + step.len() > MEASURED_BYTES {
+            let bytes = decoded.bytes.len() + step.len();
+            if bytes > MEASURED_BYTES || (bytes > DENSE_MEASURED_BYTES && bytes > dense_from) {
                 return Ok(ControlFlow::Break(()));
             }
             decoded.extend(step).map(ControlFlow::Continue)
@@ -447,9 +453,9 @@ fn inflate(
             let limit = limits.decoded_bytes as u64;
             return Err(too_large("decompressed body", limit, bytes as u64));
         }
-        let allowed = sent.saturating_mul(RATIO_MAX);
-        if bytes > RATIO_FREE_BYTES && bytes > allowed {
-            let what = "decompressed body (at most 100 times the bytes sent)";
+        let allowed = sent.saturating_mul(RATIO_MAX).max(RATIO_FREE_BYTES);
+        if bytes > allowed {
+            let what = "decompressed body (above 16 MiB at most 100 times the bytes sent)";
             return Err(too_large(what, allowed as u64, bytes as u64));
         }
         if take(&step[..read])?.is_break() {
@@ -506,11 +512,12 @@ impl Encoding {
         match name.as_deref() {
             Some("" | "identity") => Ok(Self::Identity),
             Some("gzip" | "x-gzip") => Ok(Self::Gzip),
-            Some("deflate") => Ok(Self::Deflate),
+            // The OpenTelemetry Collector calls the same format `zlib` or `deflate`, depending on its settings.
+            Some("deflate" | "zlib") => Ok(Self::Deflate),
             Some("zstd") => Ok(Self::Zstd),
             _ => Err(BodyError::UnknownEncoding {
                 given: name.unwrap_or_default(),
-                known: "gzip, deflate, zstd or identity",
+                known: "gzip, deflate, zlib, zstd or identity",
             }),
         }
     }

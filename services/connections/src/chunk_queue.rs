@@ -101,7 +101,11 @@ impl ChunkQueue {
         !queue.has_left
     }
 
-    /// Polls for the next chunk. Returns the error of the response, if any, after the last chunk, then `None`.
+    /// Polls for the next chunk. After the last chunk, returns `None`.
+    ///
+    /// # Errors
+    ///
+    /// If the response was cut off, returns its error once, after the last chunk.
     pub fn poll_chunk(&self, cx: &Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let mut queue = self.queue.lock();
         if let Some(chunk) = queue.chunks.pop_front() {

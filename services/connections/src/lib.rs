@@ -14,10 +14,12 @@
 //! | [`shares`], [`permits`] | fair shares of a bounded resource; limits of concurrent requests of one kind |
 //! | [`chunk_queue`] | queue of response chunks between a blocking writer and the connection |
 //! | [`tls`] | TLS of a listener, with a certificate that can be replaced |
+//! | [`certificate`] | time of validity of certificates |
 //! | [`throttle`] | throttle: byte rate limit shared by many senders |
 //! | [`mod@guarded_body`] | a response body that holds a value until the body has been sent |
 
 pub mod body;
+pub mod certificate;
 pub mod chunk_queue;
 pub mod client;
 mod connection;

@@ -7,8 +7,12 @@ use std::io::Write;
 use super::*;
 
 fn received(sent: &[u8], encoding: Encoding, budget: usize) -> ReceivedBody {
+    received_within(sent, encoding, &Shares::new(budget))
+}
+
+fn received_within(sent: &[u8], encoding: Encoding, budget: &Shares) -> ReceivedBody {
     let budget = Budget {
-        bytes: Shares::new(budget),
+        bytes: budget.clone(),
         client: Client::UNKNOWN,
     };
     let mut buffer = Buffer::new(&budget, 4 << 20);
@@ -110,11 +114,15 @@ fn every_encoding_reads_back_and_damage_is_refused() {
 
 #[test]
 fn bombs_are_refused_by_size_ratio_and_budget() {
-    let bomb = zstd::stream::encode_all(vec![0; 8 << 20].as_slice(), 1).expect("writes to memory");
-    let failure = received(&bomb, Encoding::Zstd, 64 << 20)
-        .decode()
-        .expect_err("a bomb");
-    assert!(matches!(failure, BodyError::TooLarge { .. }), "{failure}");
+    let bomb = zstd::stream::encode_all(vec![0; 17 << 20].as_slice(), 1).expect("writes to memory");
+    // The budget has no room for the decoded bytes: the ratio is checked before they are stored.
+    let mut received_bomb = received(&bomb, Encoding::Zstd, 2 << 20);
+    received_bomb.limits.decoded_bytes = 64 << 20;
+    let failure = refused(received_bomb.decode());
+    assert!(
+        matches!(failure, BodyError::TooLarge { limit, .. } if limit == 16 << 20),
+        "{failure}"
+    );
     assert!(failure.to_string().contains("100 times"), "{failure}");
     let mut noise = Vec::new();
     let mut state = 1u32;
@@ -133,4 +141,23 @@ fn bombs_are_refused_by_size_ratio_and_budget() {
     let budget = text.len() * 2 + (64 << 10);
     let failure = refused(received(&text, Encoding::Gzip, budget).decode());
     assert!(matches!(failure, BodyError::Overloaded { .. }), "{failure}");
+}
+
+#[test]
+fn every_ratio_is_accepted_up_to_16_mib_within_the_budget() {
+    let packed = zstd::stream::encode_all(vec![0; 16 << 20].as_slice(), 1).expect("writes to memory");
+    let budget = Shares::new(24 << 20);
+    let decode = || {
+        let mut body = received_within(&packed, Encoding::Zstd, &budget);
+        body.limits.decoded_bytes = 64 << 20;
+        body.decode()
+    };
+    let decoded = decode().expect("the ratio is not checked");
+    assert_eq!(decoded.len(), 16 << 20);
+    assert!(budget.used() >= 16 << 20, "the budget counts the decoded bytes");
+    let failure = refused(decode());
+    assert!(matches!(failure, BodyError::Overloaded { .. }), "{failure}");
+    drop(decoded);
+    assert_eq!(budget.used(), 0, "the budget is whole again");
+    decode().expect("the budget has room again");
 }
