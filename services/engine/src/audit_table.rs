@@ -2,14 +2,19 @@
 //!
 //! The rows are ordered by time, and expire after a separate retention time.
 
+use std::sync::Arc;
+
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::time::NANOS_PER_SECOND;
-use tideline_model::{ColumnType, RowTtl, TableSpec, Timestamp, TtlScope};
+use tideline_model::{
+    ColumnCompression, ColumnSpec, ColumnType, RowTtl, TableSpec, Timestamp, TtlScope, WideSpec,
+};
 use tideline_wide_table::CellValue;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::system_table::SystemRow;
+use crate::wide_table::WideTable;
 
 /// Name of the table.
 pub const AUDIT_TABLE: &str = "tideline-audit";
@@ -21,7 +26,8 @@ pub const RETENTION_MIN: i64 = DAY;
 const DAY: i64 = 86_400 * NANOS_PER_SECOND;
 /// Key: the time, and a number, because records can have the same time.
 const KEY: [(&str, ColumnType); 2] = [("time", ColumnType::Timestamp), ("number", ColumnType::I64)];
-const COLUMNS: [(&str, ColumnType); 11] = [
+/// Columns. A new column is also added to the tables of earlier releases.
+const COLUMNS: [(&str, ColumnType); 12] = [
     ("kind", ColumnType::String),
     ("principal", ColumnType::String),
     ("tenant", ColumnType::String),
@@ -33,6 +39,7 @@ const COLUMNS: [(&str, ColumnType); 11] = [
     ("code", ColumnType::String),
     ("count", ColumnType::I64),
     ("request_id", ColumnType::String),
+    ("detail", ColumnType::String),
 ];
 
 /// Record of a change, or of equal refusals.
@@ -65,6 +72,8 @@ pub struct AuditRecord {
     pub count: u64,
     /// Id of the request of a change.
     pub request_id: Option<String>,
+    /// What a change has changed, without secrets.
+    pub detail: Option<String>,
 }
 
 /// Kind of an audit record.
@@ -103,6 +112,7 @@ impl AuditRecord {
             code: None,
             count: 1,
             request_id: None,
+            detail: None,
         }
     }
 
@@ -122,6 +132,7 @@ impl AuditRecord {
             text(&self.code),
             Some(integer(self.count)),
             text(&self.request_id),
+            text(&self.detail),
         ];
         let columns = COLUMNS.iter().zip(values);
         columns
@@ -147,7 +158,7 @@ impl Engine {
     /// [`EngineError::Invalid`] if a table of the user has the name of the audit table, and the errors of
     /// [`write_rows`](Self::write_rows).
     pub fn put_audit(&self, records: &[AuditRecord]) -> Result<()> {
-        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl(RETENTION_DEFAULT)))?;
+        let table = self.audit_table(RETENTION_DEFAULT)?;
         let row = |record: &AuditRecord| SystemRow {
             key: vec![KeyValue::Timestamp(record.at), KeyValue::Signed(record.number)],
             columns: Some(record.columns()),
@@ -180,7 +191,7 @@ impl Engine {
             ));
         }
         let ttl = ttl(nanos);
-        let table = self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl))?;
+        let table = self.audit_table(nanos)?;
         let _settings = self.lock_settings();
         let mut spec = TableSpec::clone(&table.table().spec());
         if let Some(wide) = spec.wide.as_deref_mut() {
@@ -189,4 +200,34 @@ impl Engine {
         self.alter_known(table.table(), spec)?;
         Ok(())
     }
+
+    /// Returns the audit table. Creates it with this retention time if it does not exist, and adds the columns that the
+    /// table of an earlier release lacks.
+    fn audit_table(&self, retention: i64) -> Result<Arc<WideTable>> {
+        let find = || self.system_table_or_new(AUDIT_TABLE, &KEY, &COLUMNS, Some(ttl(retention)));
+        let table = find()?;
+        if missing_columns(table.settings()).next().is_none() {
+            return Ok(table);
+        }
+        let _settings = self.lock_settings();
+        let table = find()?;
+        self.change_wide(&table, |wide| {
+            let missing: Vec<ColumnSpec> = missing_columns(wide).collect();
+            wide.columns.extend(missing);
+        })?;
+        find()
+    }
+}
+
+/// Returns the columns of [`COLUMNS`] that a table does not declare.
+fn missing_columns(wide: &WideSpec) -> impl Iterator<Item = ColumnSpec> {
+    let is_missing = move |name: &str| wide.columns.iter().all(|column| column.name != name);
+    let missing = COLUMNS.iter().filter(move |(name, _)| is_missing(name));
+    missing.map(|(name, column_type)| ColumnSpec {
+        name: (*name).to_owned(),
+        column_type: *column_type,
+        // Columns that are declared later have no number.
+        number: 0,
+        compression: ColumnCompression::Auto,
+    })
 }

@@ -210,6 +210,18 @@ impl ChangeDecoder<'_> {
         }
     }
 
+    /// Returns the names of the tables whose drop an entry reports.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Store`] if the entry is damaged.
+    pub fn dropped_tables(&self, (_, entry): &(SequenceNumber, Bytes)) -> Result<Vec<String>> {
+        match ModelTag::of(entry) {
+            Some(ModelTag::WIDE) => self.engine.dropped_in(entry),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     fn table(&mut self, id: TableId) -> Option<Table> {
         let engine = self.engine;
         let find = || engine.table_of(id).filter(|table| !table.spec().is_system);

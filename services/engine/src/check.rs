@@ -33,6 +33,8 @@ pub struct CheckReport {
     pub timelines: u64,
     /// Findings of damage, one sentence each, with the location.
     pub findings: Vec<String>,
+    /// States that are not damage but explain failing reads, one sentence each, with the location.
+    pub notes: Vec<String>,
 }
 
 /// Reads and verifies all stored data. Takes the time to read and decode all points, and needs memory for one table's
@@ -56,6 +58,13 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
                     if !table.spec.is_system {
                         report.rows += checked.rows;
                         report.row_bytes += checked.bytes;
+                    }
+                    if checked.not_archived > 0 {
+                        report.notes.push(format!(
+                            "table {name}: {} streamed values are not here, because the archive from which their rows \
+                             were attached does not contain them",
+                            checked.not_archived
+                        ));
                     }
                     let findings = checked.findings.into_iter();
                     report
@@ -132,6 +141,7 @@ fn check_wide(
     }
     let values = check_large(backend, parts, table, journal).map_err(|error| error.to_string())?;
     checked.findings.extend(values.findings);
+    checked.not_archived = values.not_archived;
     Ok(checked)
 }
 

@@ -259,10 +259,15 @@ impl Engine {
         let mut replay = CatalogReplay(Arc::clone(&catalogs));
         let opening = recovery.opening();
         let rows_replay = WideReplay::new(opening.manifest(), opening.rows()).map_err(StoreError::Log)?;
+        // A freeze applies to the points and to the rows, so both have the same maximum age.
+        let of_rows = tideline_wide_table::Settings {
+            buffer_age_max: settings.store.head_age_max,
+            ..settings.rows
+        };
         let rows = OnceLock::new();
         let model = |log: &Arc<Log>| -> Vec<Arc<dyn LogModel>> {
             let archive = settings.store.archive.clone();
-            let open = || Arc::new(WideStore::open(log, &rows_replay, archive, settings.rows));
+            let open = || Arc::new(WideStore::open(log, &rows_replay, archive, of_rows));
             let store = rows.get_or_init(open);
             let rows_model = WideModel(Arc::clone(store));
             let (catalogs, log) = (Arc::clone(&catalogs), Arc::clone(log));

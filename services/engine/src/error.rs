@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tideline_access::Denied;
+use tideline_access::{Denied, TooManyObjects};
 use tideline_backend::BackendError;
 use tideline_condition::ConditionError;
 use tideline_model::{RejectReason, TableModel, TableName};
@@ -94,6 +94,22 @@ pub enum EngineError {
         limit: usize,
         /// Number of existing tables.
         count: usize,
+    },
+    /// The tenant of the request has as many tables as its budget allows.
+    #[error(transparent)]
+    TooManyObjects(#[from] TooManyObjects),
+    /// The saved searches of all tables would have too many bytes.
+    #[error(
+        "the saved searches of {owner} would have {actual} bytes, and the limit is {limit}; delete saved searches, or save \
+         shorter ones"
+    )]
+    SearchesFull {
+        /// Owner of the searches: the server or a tenant.
+        owner: String,
+        /// The limit.
+        limit: u64,
+        /// Bytes of all searches with the new one. For a tenant over the limit of the server, the limit and the new bytes.
+        actual: u64,
     },
     /// The principal of the request may not do this.
     #[error(transparent)]
@@ -289,11 +305,14 @@ impl EngineError {
             Self::Rows(WideError::TierNotCovered { .. }) => ErrorKind::Invalid,
             Self::Rows(WideError::NoArchive) => ErrorKind::Unavailable,
             Self::Rows(WideError::NotIndexable { .. } | WideError::NotText) => ErrorKind::Invalid,
-            Self::Rows(WideError::LargeGone(_)) => ErrorKind::Gone,
+            Self::Rows(WideError::LargeGone(_) | WideError::LargeNotArchived(_)) => ErrorKind::Gone,
             Self::Rows(_) => ErrorKind::Internal,
             Self::Invalid(_) => ErrorKind::Invalid,
             Self::Forbidden(_) | Self::SystemTable(_) | Self::Denied(_) => ErrorKind::Forbidden,
-            Self::OverLimit { .. } | Self::TooManyTables { .. } => ErrorKind::OverLimit,
+            Self::OverLimit { .. }
+            | Self::TooManyTables { .. }
+            | Self::TooManyObjects(_)
+            | Self::SearchesFull { .. } => ErrorKind::OverLimit,
             Self::Memory(full) => match full.is_retryable() {
                 true => ErrorKind::Overloaded,
                 false => ErrorKind::OverLimit,
@@ -355,7 +374,10 @@ impl EngineError {
     /// Returns the limit and the actual value; `None` if the error does not contain them.
     pub fn limit(&self) -> Option<(u64, u64)> {
         match self {
-            Self::OverLimit { limit, actual, .. } => Some((*limit, *actual)),
+            Self::OverLimit { limit, actual, .. } | Self::SearchesFull { limit, actual, .. } => {
+                Some((*limit, *actual))
+            }
+            Self::TooManyObjects(over) => Some((over.limit, over.actual)),
             Self::Memory(full) => Some((full.limit_bytes, full.held_bytes)),
             Self::TooManyTables { limit, count } => Some((*limit as u64, *count as u64 + 1)),
             Self::Store(StoreError::Log(LogError::Overloaded { limit, actual }))

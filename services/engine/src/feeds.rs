@@ -24,7 +24,8 @@ use tideline_key_codec::layout::Ranges;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::feed::users_rows;
 use tideline_model::{
-    Durability, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange, TimelineId,
+    Durability, Identity, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange,
+    TimelineId,
 };
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::LastKey;
@@ -66,6 +67,14 @@ impl FeedName {
     pub fn parse(text: &str) -> Self {
         text.parse()
             .map_or_else(|_| Self::Key(Bytes::copy_from_slice(text.as_bytes())), Self::Id)
+    }
+
+    /// Returns the type and the tags of a key; `None` for an id, and for a key that cannot be parsed.
+    pub fn identity(&self) -> Option<Identity> {
+        match self {
+            Self::Id(_) => None,
+            Self::Key(key) => series_key::parse(key).ok(),
+        }
     }
 }
 

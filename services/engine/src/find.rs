@@ -6,10 +6,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use roaring::RoaringBitmap;
+use tideline_access::tenant::part_of;
 use tideline_condition::{Condition, Matcher, Subject};
 use tideline_model::{Ordinal, TimelineId, Timestamp};
 use tideline_search_index::{FacetRequest, Facets, FindRequest, Highlight, Seen, SeenLookup, SortBy};
 use tideline_series_store::FieldInfo;
+use tideline_timeline_catalog::searches::bytes_of;
 use tideline_timeline_catalog::{
     AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, MetricMetadata, NameSelection,
 };
@@ -217,12 +219,50 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns a catalog error if name or text is not allowed, there are too many searches or the commit fails, and a
-    /// store error if the table was dropped.
+    /// Returns a catalog error if name or text is not allowed, there are too many searches or the commit fails, a
+    /// store error if the table was dropped, and [`EngineError::SearchesFull`] if all saved searches of the server, or
+    /// of the tenant of this handle, would have more bytes than allowed.
     pub fn save_search(&self, table: &Table, name: &str, text: &str) -> Result<()> {
         let _table_stays = self.keep_timelines(table)?;
+        self.check_search_bytes(table, name, text)?;
         let commit = |entry| self.commit_change(entry);
         Ok(table.catalog.put_search(name, text, &commit)?)
+    }
+
+    /// Checks the bytes of all saved searches before one more is saved. Concurrent requests can exceed the limit by their
+    /// own searches.
+    fn check_search_bytes(&self, table: &Table, name: &str, text: &str) -> Result<()> {
+        let replaced = table.searches().get(name).map_or(0, |text| bytes_of(name, &text));
+        let added = bytes_of(name, text).saturating_sub(replaced);
+        if added == 0 {
+            return Ok(());
+        }
+        let total = |is_counted: &dyn Fn(&str) -> bool| {
+            let tables = self.known_tables();
+            let counted = tables.iter().filter(|table| is_counted(table.name().as_str()));
+            added + counted.map(|table| table.searches().bytes()).sum::<u64>()
+        };
+        let full =
+            |owner: String, limit: u64, actual: u64| Err(EngineError::SearchesFull { owner, limit, actual });
+        let limit = self.settings.tables.saved_search_bytes_max;
+        let tenant = self.tenant();
+        if let Some(tenant) = tenant {
+            let record = tenant.record();
+            let (limit, actual) = (part_of(limit), total(&|table| record.has_table(table)));
+            if actual > limit {
+                return full(format!("the tenant {}", record.name), limit, actual);
+            }
+        }
+        let actual = total(&|_| true);
+        if actual <= limit {
+            return Ok(());
+        }
+        // The bytes of the whole server are not shown to a tenant, because they include those of other tenants.
+        let shown = match tenant {
+            Some(_) => limit.saturating_add(added),
+            None => actual,
+        };
+        full("the server".to_owned(), limit, shown)
     }
 
     /// Deletes a saved search. Returns true if it existed.

@@ -51,6 +51,9 @@ pub struct TableLimits {
     /// Maximum number of search indexes of a wide table, not counting indexes that are being replaced. Default 4. Each
     /// takes a thread, and memory from the account of the process.
     pub search_indexes_max: usize,
+    /// Maximum bytes of the saved searches of all tables, which are in memory. Default 256 MiB; the server's default is
+    /// at most 1/32 of the memory of its control group or machine. A tenant may use a tenth of it.
+    pub saved_search_bytes_max: u64,
 }
 
 impl Default for TableLimits {
@@ -61,6 +64,7 @@ impl Default for TableLimits {
             tables_max: 1_000,
             indexes_max: 16,
             search_indexes_max: 4,
+            saved_search_bytes_max: 256 << 20,
         }
     }
 }

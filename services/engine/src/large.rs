@@ -231,6 +231,9 @@ impl Engine {
                     content: Content::Pieces(reader),
                 }));
             }
+            if self.rows.is_elsewhere(id, key, &large)? {
+                return Err(WideError::LargeNotArchived(id).into());
+            }
             // The row still refers to the same value, so its pieces are lost.
             if last == Some(large) {
                 return Err(WideError::LargeMissing(id).into());
@@ -276,8 +279,12 @@ impl Engine {
     ) -> Result<(LargeUpload, LargeValue)> {
         let (source, key, value) = from;
         let id = source.table().points().id();
-        let reader = self.rows.read_large(id, key, value)?;
-        let reader = reader.ok_or(WideError::LargeGone(id))?;
+        let Some(reader) = self.rows.read_large(id, key, value)? else {
+            return Err(match self.rows.is_elsewhere(id, key, &value)? {
+                true => WideError::LargeNotArchived(id).into(),
+                false => WideError::LargeGone(id).into(),
+            });
+        };
         let (table, key, column) = into;
         let mut upload = self.begin_large(table, key, column, value.kind)?;
         let mut offset = 0;

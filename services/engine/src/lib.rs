@@ -23,6 +23,7 @@
 //! | [`row_values`] | values of rows in the form that conditions compare |
 //! | [`audit_table`] | records of changes and refusals |
 //! | [`state_table`] | state of services |
+//! | `table_notes` | notes of the existing tables, from which change streams report drops |
 //! | `system_table` | creation of the tables of the server, and access to them |
 //! | [`stored_data`] | timelines of each table, and bytes in each tier |
 //! | [`parts`] | parts of wide tables that are divided by time |
@@ -142,6 +143,7 @@ pub mod state_table;
 pub mod stored_data;
 pub mod suggest;
 mod system_table;
+mod table_notes;
 pub mod tables;
 pub mod time;
 mod warm;

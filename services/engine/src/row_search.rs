@@ -33,8 +33,8 @@ pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
 pub use tideline_search_index::rows::{
     FACET_GROUPS_MAX, PartsShown, RowColumn, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowHit,
-    RowIndex, RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowsShown,
-    SortValue, highlights,
+    RowIndex, RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowWindows,
+    RowsShown, SortValue, highlights,
 };
 pub use tideline_wide_table::SearchBacklog;
 use tideline_wide_table::{MoveEnd, WideError};

@@ -28,6 +28,11 @@ pub const MARKER_RATIO_MAX: f64 = 0.05;
 pub const PACKED_MARKERS_MIN: u64 = 100;
 /// Size of a partition, in bytes, above which a warning is given for its table.
 pub const PARTITION_BYTES_WARNED: u64 = 8 << 30;
+/// Time from the start of the process to the first survey of a table, so that surveys do not slow down a start. Up to
+/// [`FIRST_SURVEY_SPREAD`] seconds are added, so that not all tables are due at once.
+const FIRST_SURVEY_AFTER: Duration = Duration::from_secs(30);
+/// Number of seconds over which the first surveys of the tables are spread.
+const FIRST_SURVEY_SPREAD: u32 = 30;
 /// Minimum time between two surveys of a table that has changed.
 const SURVEY_EVERY_MIN: Duration = Duration::from_secs(600);
 /// Maximum time between two surveys of a table that has changed.
@@ -113,11 +118,12 @@ impl Engine {
     }
 
     /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the table has
-    /// not changed since the last one. The first survey is due ten minutes after the start, so that it does not slow
-    /// down a start.
+    /// not changed since the last one. The first survey is due half a minute to a minute after the start, because most
+    /// statistics of rows are unknown until then.
     pub fn next_row_survey(&self, table: TableId) -> Option<i64> {
         let Some(last) = self.row_survey(table) else {
-            let left = SURVEY_EVERY_MIN.saturating_sub(self.clock.monotonic());
+            let spread = Duration::from_secs(u64::from(table.0 % FIRST_SURVEY_SPREAD));
+            let left = (FIRST_SURVEY_AFTER + spread).saturating_sub(self.clock.monotonic());
             let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
             return Some(self.store.trusted_now().now.nanos().saturating_add(left));
         };

@@ -36,7 +36,8 @@ impl Engine {
     ///
     /// Sealed points count with their encoded size, unsealed points with their size in memory. Rows that are not
     /// archived, large values, and entries of secondary indexes count as hot: with their size in the last survey or
-    /// removal since the start, and with their size in the row buffer. Search indexes do not count.
+    /// removal since the start, and with their size in the row buffer. Attributes, saved searches and metadata of metrics
+    /// count as hot. Search indexes do not count.
     pub fn stored_data(&self) -> Vec<TableData> {
         self.stored_data_of(&self.all_table_stats())
     }
@@ -50,7 +51,8 @@ impl Engine {
             let id = table.points().id();
             let mut written = table.activity.written.load(Ordering::Relaxed);
             let mut tier_bytes = [0; 3];
-            tier_bytes[Tier::Hot as usize] = stats.hot.bytes + stats.head.bytes;
+            let settings = table.catalog.setting_bytes();
+            tier_bytes[Tier::Hot as usize] = stats.hot.bytes + stats.head.bytes + settings;
             tier_bytes[Tier::Cold as usize] = stats.cold.bytes;
             tier_bytes[Tier::Archive as usize] = stats.archive.bytes;
             if spec.model != TableModel::Series {

@@ -144,7 +144,8 @@ impl Engine {
     ///
     /// - [`EngineError::Invalid`] or [`EngineError::OverLimit`] for contradictory settings.
     /// - [`EngineError::Forbidden`] for an archive target that is not allowed.
-    /// - [`EngineError::TooManyTables`] at the limit.
+    /// - [`EngineError::TooManyTables`] at the limit, and [`EngineError::TooManyObjects`] at the budget of the tenant of
+    ///   this handle.
     /// - [`EngineError::Denied`] if the principal of this handle may not create the table.
     /// - A catalog or store error, for example if the name is in use.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
@@ -179,13 +180,57 @@ impl Engine {
         self.check_archive(None, &spec.policy)?;
         self.forget_dropped_tables()?;
         let _list = self.table_list.lock();
+        self.check_table_budget(&name, &spec)?;
+        let is_noted = !spec.is_system;
+        if is_noted {
+            // The drop of an earlier table of this name is reported before the changes of the new table.
+            self.note_changed_tables()?;
+        }
         self.create_users(&name, &spec)?;
         let table = self.add_table(name, spec)?;
+        if is_noted {
+            self.try_to_note_tables();
+        }
         if known.is_none() {
             // No message of a new table waits for inboxes.
             self.complete_fan_outs(table.points().id());
         }
         Ok(table)
+    }
+
+    /// Checks that the budget of the tenant of this handle allows a new table, and its table of users if it has one. The
+    /// caller holds the lock of the list of tables.
+    fn check_table_budget(&self, name: &TableName, spec: &TableSpec) -> Result<()> {
+        let Some(tenant) = self.tenant().filter(|_| !spec.is_system) else {
+            return Ok(());
+        };
+        // If the name is in use, the creation fails for this reason.
+        if self.store.table(name.as_str()).is_ok() {
+            return Ok(());
+        }
+        let has_users = spec.feed.is_some_and(|feed| feed.inboxes.is_some());
+        let owners = self.table_owners();
+        // A table of users that an interrupted creation has left is replaced.
+        let is_counted = |owner: &&TableName| *owner != name && tenant.record().has_table(owner.as_str());
+        let count = owners.iter().filter(is_counted).count();
+        let limit = self.settings.tables.tables_max as u64;
+        Ok(tenant.check_tables(count as u64, 1 + u64::from(has_users), limit)?)
+    }
+
+    /// Returns the name of each table, except the tables of the server, without a check of the access. For a table of
+    /// users, returns the name of its feed table. The budget of tables of a tenant counts these tables.
+    pub fn table_owners(&self) -> Vec<TableName> {
+        let owner = |table: Arc<tideline_series_store::Table>| {
+            let spec = table.spec();
+            let owner = spec.users_of.as_ref().unwrap_or_else(|| table.name());
+            (!spec.is_system).then(|| owner.clone())
+        };
+        self.store.tables().into_iter().filter_map(owner).collect()
+    }
+
+    /// Returns the maximum number of tables.
+    pub fn tables_max(&self) -> usize {
+        self.settings.tables.tables_max
     }
 
     /// Adds a table with checked settings to the list of tables. The caller holds the lock of the list.
@@ -238,7 +283,10 @@ impl Engine {
         if table.spec().source_tags != spec.source_tags {
             table.catalog.set_source_tags(spec.source_tags.clone())?;
         }
-        let archive = |spec: &TableSpec| spec.wide.as_ref()?.parts.as_ref()?.archive.clone();
+        let archive = |spec: &TableSpec| {
+            let archive = spec.wide.as_ref()?.parts.as_ref()?.archive.as_ref()?;
+            Some((archive.target.clone(), archive.after))
+        };
         let is_other_archive = archive(&table.spec()) != archive(&spec);
         let altered = self.joined(self.store.alter_table(table.name().as_str(), spec)?);
         if is_other_archive {
@@ -315,11 +363,16 @@ impl Engine {
         let dropped = {
             let _list = self.table_list.lock();
             let users = self.check_droppable(name)?;
-            match (self.store.drop_table(name), users) {
+            // The drop of a table can be reported only if the table was noted. A failure does not prevent the drop,
+            // which frees space on a full disk.
+            self.try_to_note_tables();
+            let dropped = match (self.store.drop_table(name), users) {
                 // If this fails, the next creation of the feed table replaces the users that are left.
                 (Ok(_), Some(users)) => self.store.drop_table(users.as_str()),
                 (dropped, _) => dropped,
-            }
+            };
+            self.try_to_note_tables();
+            dropped
         };
         // Runs even after an error, because the table may have been dropped nevertheless.
         if let Err(error) = self.forget_dropped_tables() {
@@ -330,6 +383,14 @@ impl Engine {
         self.store.wake_watchers();
         dropped?;
         Ok(())
+    }
+
+    /// Notes the tables that were created or dropped. After a failure, the next creation or drop repeats it. The caller
+    /// holds the lock of the list of tables.
+    fn try_to_note_tables(&self) {
+        if let Err(error) = self.note_changed_tables() {
+            tracing::warn!(%error, "failed to note the tables for change streams; it is repeated before the next creation or drop");
+        }
     }
 
     /// Removes the timelines of dropped tables. After a failure the next call repeats the removal. The scheduler calls

@@ -484,6 +484,9 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
             ));
         }
     }
+    if parts.move_bytes_per_second == Some(0) {
+        return refuse("parts.move_bytes_per_second must be at least 1; omit it for no limit".into());
+    }
     let after = parts.archive.as_ref().map(|archive| archive.after);
     for (name, age) in [
         ("hot", parts.hot),

@@ -23,6 +23,13 @@ struct TargetTable {
     has_new_indexes: bool,
 }
 
+/// Counts of an attached part.
+struct AttachedPart {
+    rows: u64,
+    /// Number of values whose contents are not in the archive.
+    streamed_values: u64,
+}
+
 /// Guard that prevents the build of the indexes of a table until it is dropped.
 struct UnbuiltIndexes<'e> {
     engine: &'e Engine,
@@ -60,12 +67,20 @@ impl Engine {
         }
         let _unbuilt = UnbuiltIndexes::begin(self, &planned.name);
         let mut target = self.row_table_for(plan, planned)?;
-        let problems = progress.problem_count;
+        let mut problems = progress.problem_count;
         for part in &planned.parts {
             match self.attach_part(plan, (&mut target, part), progress, watch) {
-                Ok(rows) => {
+                Ok(attached) => {
                     progress.parts_attached += 1;
-                    progress.rows += rows;
+                    progress.rows += attached.rows;
+                    if attached.streamed_values > 0 {
+                        // All files are attached, so this problem does not prevent the adoption.
+                        problems += 1;
+                        progress.problem(format!(
+                            "table {}, part {}: {} streamed values, which are only in the database that archived their rows",
+                            planned.name, part.name, attached.streamed_values
+                        ));
+                    }
                 }
                 Err(AttachStop::Problem(problem)) => {
                     progress.problem(format!("table {}, part {}: {problem}", planned.name, part.name));
@@ -84,14 +99,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Attaches one part. Returns its number of rows.
+    /// Attaches one part.
     fn attach_part(
         &self,
         plan: &AttachPlan,
         (target, part): (&mut TargetTable, &PlannedPart),
         progress: &AttachProgress,
         watch: &mut Watch<'_>,
-    ) -> std::result::Result<u64, AttachStop> {
+    ) -> std::result::Result<AttachedPart, AttachStop> {
         let archive = self.archive()?;
         let described = archive
             .rows_description(&plan.target, &part.key)
@@ -118,7 +133,10 @@ impl Engine {
         let threads = self.store.threads();
         let flush = || -> std::result::Result<(), WideError> { Ok(threads.flush()?) };
         match self.rows.attach_part(&to_attach, &flush)? {
-            AttachEnd::Attached(rows) => Ok(rows),
+            AttachEnd::Attached(rows) => Ok(AttachedPart {
+                rows,
+                streamed_values: described.streamed_values,
+            }),
             AttachEnd::Refused(reason) => Err(refused(reason)),
         }
     }

@@ -21,7 +21,7 @@ use tideline_wide_table::WideStore;
 
 use super::document::Sources;
 use super::indexer::{self, Task};
-use super::settings::columns_of;
+use super::settings::{check_names, columns_of};
 use super::{IndexPhase, IndexState};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -118,6 +118,7 @@ impl Engine {
                 index: index.name,
             });
         }
+        check_names(&index)?;
         self.change_searches(&wide, |indexes| {
             // A replacement that is still being built is itself replaced.
             let mut of_name = 0;

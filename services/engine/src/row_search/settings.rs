@@ -3,7 +3,7 @@
 //! The form of a column in the index follows from its declared type and from the form in the settings.
 
 use hashbrown::HashSet;
-use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, WideSpec};
+use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, WideSpec};
 use tideline_search_index::rows::{RowColumn, RowForm};
 
 use crate::attribute_analyzers::check_analyzer;
@@ -66,6 +66,23 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Refuses a new index with a pattern instead of the name of a column.
+///
+/// # Errors
+///
+/// Returns [`EngineError::Invalid`] for a name with `*` or `?`.
+pub(super) fn check_names(index: &SearchIndexSpec) -> Result<()> {
+    let mut names = index.columns.iter().map(|column| &column.column);
+    match names.find(|name| name.contains(['*', '?'])) {
+        None => Ok(()),
+        Some(name) => Err(EngineError::Invalid(format!(
+            "search index {:?}: column {name:?} is a pattern; name one column, such as one that matches the \
+             pattern",
+            index.name
+        ))),
+    }
 }
 
 /// Checks the analyzer of a column.

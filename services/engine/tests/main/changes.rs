@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tideline_backend::memory::AppendFault;
 use tideline_engine::{Engine, ErrorKind, Table};
-use tideline_model::TimelineId;
+use tideline_model::{Policy, Tier, TimelineId};
 use tideline_timeline_catalog::{AttributeChanges, AttributeValue, MetricKind, MetricMetadata};
 
-use crate::support::{Fixture, found, host, hosts, owned, set_owner, write};
+use crate::support::{Fixture, found, host, hosts, owned, set_owner, table_with, write};
 use tideline_condition::Condition;
 
 fn owner(owner: &str) -> AttributeChanges {
@@ -99,6 +99,60 @@ fn a_change_is_one_request_to_the_backend() {
         .expect("known");
     assert_eq!(fixture.disk.round_trips() - before, 3);
     check(&engine, "ops");
+}
+
+#[test]
+fn attributes_searches_and_metadata_count_as_hot_bytes() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let (table, id) = filled(&engine);
+    let hot_bytes = || engine.stored_data()[0].data.tier_bytes[Tier::Hot as usize];
+    let mut before = hot_bytes();
+    let mut has_grown = |what: &str| {
+        let now = hot_bytes();
+        assert!(now >= before + 1_000, "{what}: {before} {now}");
+        before = now;
+    };
+    let long = "x".repeat(1_000);
+    set_owner(&engine, &table, id, &long);
+    has_grown("an attribute");
+    engine.save_search(&table, "mine", &long).expect("committed");
+    has_grown("a search");
+    engine.put_metadata(&table, &[metric(&long)]).expect("committed");
+    has_grown("metadata");
+    assert!(engine.delete_search(&table, "mine").expect("committed"));
+    assert!(hot_bytes() + 1_000 <= before, "{before} {}", hot_bytes());
+}
+
+#[test]
+fn the_bytes_of_all_saved_searches_are_limited() {
+    let fixture = Fixture::new();
+    let open = |bytes| fixture.open_with(|settings| settings.tables.saved_search_bytes_max = bytes);
+    let engine = open(1_000);
+    let one = engine.default_table().expect("a table");
+    let other = table_with(&engine, "other", Policy::default());
+    let save = |table: &Table, name: &str, bytes: usize| engine.save_search(table, name, &"x".repeat(bytes));
+    save(&one, "a", 499).expect("there is room");
+    save(&other, "b", 399).expect("there is room");
+    let full = save(&other, "c", 100).expect_err("there is no room");
+    assert_eq!(
+        (full.kind(), full.limit()),
+        (ErrorKind::OverLimit, Some((1_000, 1_001)))
+    );
+    let message = full.to_string();
+    assert!(message.contains("the saved searches of the server"), "{message}");
+    save(&other, "c", 99).expect("there is room");
+    save(&one, "a", 500).expect_err("it is larger than before");
+    save(&one, "a", 498).expect("it is smaller than before");
+    assert!(engine.delete_search(&one, "a").expect("committed"));
+    save(&one, "d", 499).expect("there is room again");
+    drop(engine);
+    // Stored searches stay if the limit is lower after a start.
+    let engine = open(10);
+    let one = engine.default_table().expect("a table");
+    assert_eq!(one.searches().bytes(), 500);
+    engine.save_search(&one, "d", "{}").expect("smaller than before");
+    assert!(engine.save_search(&one, "e", "{}").is_err());
 }
 
 #[test]

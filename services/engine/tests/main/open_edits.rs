@@ -1,6 +1,6 @@
 //! Tests of tables that were created or dropped by a manifest edit with an initially unknown outcome.
 
-use tideline_backend::memory::EditFault;
+use tideline_backend::memory::{AppendFault, EditFault};
 use tideline_condition::Condition;
 use tideline_engine::{ErrorKind, WriteOptions};
 use tideline_model::{Policy, TableName, TableSpec};
@@ -56,4 +56,26 @@ fn a_table_that_was_dropped_after_all_leaves_nothing_behind() {
     assert_eq!((stats.tables, stats.timelines), (1, 0));
     let table = table_with(&engine, "x", Policy::default());
     assert!(hosts(&engine, &table, Condition::All).is_empty());
+}
+
+/// A full disk can prevent the note, and the drop frees space on it.
+#[test]
+fn a_table_that_cannot_be_noted_is_dropped() {
+    let fixture = Fixture::distributed();
+    let engine = fixture.open();
+    // This table is not noted, because changes are kept only later.
+    table_with(&engine, "x", Policy::default());
+    engine
+        .put_state("test", &[])
+        .expect("the table of the state exists");
+    engine
+        .keep_changes(Some(engine.changes_end()))
+        .expect("changes are kept");
+    assert!(engine.kept_changes().expect("a history").from.is_some());
+    fixture.disk.fail_append(AppendFault::Lost);
+    engine.drop_table("x").expect("dropped");
+    assert_eq!(
+        engine.table("x").expect_err("dropped").kind(),
+        ErrorKind::NotFound
+    );
 }

@@ -26,6 +26,7 @@ fn record(at: i64, number: i64) -> AuditRecord {
         code: None,
         count: 1,
         request_id: None,
+        detail: None,
     }
 }
 
@@ -65,6 +66,53 @@ fn tables_of_the_server_are_surveyed_like_others() {
     assert_eq!(engine.audit_retention().expect("read"), 30 * DAY);
     let error = engine.set_audit_retention(DAY - 1).expect_err("too short");
     assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn an_audit_table_of_an_earlier_release_gets_its_new_columns() {
+    let spec = |engine: &Engine| {
+        let table = engine.store().table(AUDIT_TABLE).expect("it exists");
+        TableSpec::clone(&table.spec())
+    };
+    let columns = |spec: &TableSpec| {
+        let columns = &spec.wide.as_ref().expect("rows").columns;
+        let names = columns.iter().map(|column| column.name.clone());
+        names.collect::<Vec<_>>()
+    };
+    let current = Fixture::new();
+    let engine = current.open();
+    engine.put_audit(&[record(START, 1)]).expect("written");
+    let mut earlier = spec(&engine);
+    let all = columns(&earlier);
+    let wide = earlier.wide.as_mut().expect("rows");
+    wide.columns.retain(|column| column.name != "detail");
+    wide.ttl.as_mut().expect("a retention").after = 30 * DAY;
+
+    let fixture = Fixture::new();
+    {
+        let engine = fixture.open();
+        let name = TableName::new(AUDIT_TABLE).expect("a name");
+        engine.store().create_table(name, earlier).expect("created");
+        assert_eq!(columns(&spec(&engine)).len() + 1, all.len());
+        let detailed = AuditRecord {
+            detail: Some("retention: \"365d\" → \"90d\"".to_owned()),
+            ..record(START, 1)
+        };
+        engine.put_audit(&[detailed]).expect("written");
+        assert_eq!(columns(&spec(&engine)), all);
+        engine.seal().expect("flushed");
+        assert_eq!(rows(&engine, AUDIT_TABLE), 1);
+        engine.close().expect("closed");
+    }
+    let engine = fixture.open();
+    engine.put_audit(&[record(START, 2)]).expect("written");
+    engine.seal().expect("flushed");
+    assert_eq!(rows(&engine, AUDIT_TABLE), 2);
+    assert_eq!(
+        engine.audit_retention().expect("read"),
+        30 * DAY,
+        "the retention stays"
+    );
 }
 
 #[test]
