@@ -33,6 +33,7 @@ use tideline_openapi::row_aggregate::{AggregateEnd, AggregateKey, AggregateMetri
 
 pub use output::AggregateWriter;
 pub use plan::{AGGREGATE_FUNCTIONS_MAX, AGGREGATE_KEYS_MAX, AGGREGATE_METRICS_MAX};
+pub(crate) use window::bounds_of;
 pub use window::window_of;
 
 use crate::condition::RowMatcher;
@@ -439,7 +440,7 @@ impl Collector<'_> {
                     group_key.push(0);
                     continue;
                 }
-                Found::OtherType => {
+                Found::OtherType | Found::Streamed => {
                     self.other_types += 1;
                     group_key.push(0);
                     continue;
@@ -472,6 +473,13 @@ impl Collector<'_> {
                     for state in states {
                         grown += state.add(&value, &row.key, &mut self.scratch);
                     }
+                }
+                Found::Streamed => {
+                    let mut is_skipped = false;
+                    for state in states {
+                        is_skipped |= !state.add_unread();
+                    }
+                    self.other_types += u64::from(is_skipped);
                 }
                 found => {
                     self.other_types += u64::from(matches!(found, Found::OtherType));

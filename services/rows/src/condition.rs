@@ -163,6 +163,28 @@ impl Record for RowRecord<'_, '_> {
     }
 }
 
+/// Returns the columns that every matching row has a value in, because the condition tests them for equality or by
+/// bounds, each with true for equality.
+pub(crate) fn required_columns(filter: &RowFilter) -> Vec<(&str, bool)> {
+    let mut columns = Vec::new();
+    let mut conditions = vec![&filter.0];
+    while let Some(condition) = conditions.pop() {
+        match condition {
+            Condition::And(inner) => conditions.extend(inner),
+            Condition::Leaf {
+                subject: Subject::Column(name),
+                test,
+            } => match test {
+                Test::Equals(_) => columns.push((name.as_str(), true)),
+                Test::Compare(_) | Test::Between(_) | Test::Within(_) => columns.push((name, false)),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    columns
+}
+
 /// Converts the literals of a condition to the form in which the values of rows are compared. Adds the tested columns
 /// to `targets`.
 fn convert(
@@ -286,6 +308,7 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
         Literal::Signed(number) => Some(number.to_string()),
         Literal::Unsigned(number) => Some(number.to_string()),
         Literal::Float(number) => Some(number.to_string()),
+        Literal::Digits(digits) => Some(digits.to_string()),
         _ => None,
     };
     let converted = match (declared, literal) {
@@ -293,7 +316,7 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
         | (ColumnType::Bool, Literal::Boolean(_))
         | (
             ColumnType::I64 | ColumnType::U64 | ColumnType::F64,
-            Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_),
+            Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) | Literal::Digits(_),
         ) => Some(literal.clone()),
         (ColumnType::I64 | ColumnType::U64, Literal::Text(text)) => {
             let signed = text.parse().map(Literal::Signed);
@@ -376,6 +399,41 @@ mod tests {
         {
             assert!(converted(test, None).is_ok(), "{test}");
         }
+    }
+
+    #[test]
+    fn numbers_for_decimals_keep_their_digits() {
+        for (number, text) in [
+            (
+                r#""equals":1234567890123456.76"#,
+                r#""equals":"1234567890123456.76""#,
+            ),
+            (
+                r#""not_equals":0.10000000000000000001"#,
+                r#""not_equals":"0.10000000000000000001""#,
+            ),
+            (
+                r#""in":[-1234567890123456.76,18446744073709551617]"#,
+                r#""in":["-1234567890123456.76","18446744073709551617"]"#,
+            ),
+            (
+                r#""gt":1234567890123456.75,"lte":1234567890123456.76"#,
+                r#""gt":"1234567890123456.75","lte":"1234567890123456.76""#,
+            ),
+            (
+                r#""between":[9007199254740993,12345678901234567.8e3]"#,
+                r#""between":["9007199254740993","12345678901234567800"]"#,
+            ),
+            (r#""equals":5.320"#, r#""equals":"5.32""#),
+        ] {
+            let converted = |test| converted(test, Some(ColumnType::Decimal)).expect(test);
+            assert_eq!(converted(number), converted(text), "{number}");
+        }
+        let near = converted(r#""equals":1234567890123456.8"#, Some(ColumnType::Decimal));
+        let exact = converted(r#""equals":1234567890123456.76"#, Some(ColumnType::Decimal));
+        assert_ne!(near, exact);
+        let refused = converted(r#""equals":1234567890123456.76"#, Some(ColumnType::Timestamp));
+        assert_eq!(refused, Err("found the number 1234567890123456.76".into()));
     }
 
     #[test]

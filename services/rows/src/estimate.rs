@@ -55,9 +55,9 @@ pub struct EstimateEffort {
 }
 
 impl EstimateEffort {
-    /// Effort of a count.
+    /// Effort of a count. Rows are counted exactly as long as this reads fewer rows than a sample costs.
     pub const COUNT: Self = Self {
-        exact_rows: 20_000,
+        exact_rows: 200_000,
         sampled_rows: 200_000,
     };
     /// Effort of an explanation.

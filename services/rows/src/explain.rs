@@ -65,7 +65,12 @@ pub fn explain(
                 page_token: None,
                 allow_scan: scan.allow_scan,
             };
-            explain_scan(engine, table, terms, is_stopped)
+            let columns = scan.columns.as_deref();
+            let integers = Default::default();
+            let selection =
+                Selection::new(columns, scan.versions, scan.version_range, integers, engine.now())?
+                    .with_revisions(scan.revisions);
+            explain_scan(engine, table, terms, &selection, is_stopped)
         }
         (None, None, Some(count)) => {
             let terms = ScanTerms {
@@ -78,7 +83,7 @@ pub fn explain(
                 page_token: None,
                 allow_scan: count.allow_scan,
             };
-            explain_scan(engine, table, terms, is_stopped)
+            explain_scan(engine, table, terms, &Selection::of_nothing(), is_stopped)
         }
         _ => Err(RowsError::Invalid(
             "give exactly one of get, scan and count".into(),
@@ -131,6 +136,7 @@ fn explain_scan(
     engine: &Engine,
     table: &Arc<WideTable>,
     terms: ScanTerms<'_>,
+    selection: &Selection,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<RowsExplained> {
     let is_allowed = terms.allow_scan;
@@ -138,6 +144,8 @@ fn explain_scan(
         allow_scan: true,
         ..terms
     };
+    let read = Scan::new(engine, table, &terms, selection)?;
+    // The sizes are those of whole rows.
     let scan = Scan::new(engine, table, &terms, &Selection::default())?;
     let is_bounded = terms.range.is_some_and(|it| it.from.is_some() || it.to.is_some());
     let is_table_scan = terms.prefix.is_empty() && !is_bounded;
@@ -155,7 +163,7 @@ fn explain_scan(
     let layout = scan.path.layout(table);
     let bounds = bounds_text(layout, terms.prefix, terms.range);
     let mut explained = explained(table, layout, access, bounds, &sizes, estimate);
-    if let RowPath::Index { index, is_covered } = &scan.path {
+    if let RowPath::Index { index, is_covered } = &read.path {
         explained.index = Some(index.name().to_owned());
         explained.is_covered = Some(*is_covered);
         explained.index_tier = (!index.tier().is_all()).then(|| index.tier().into());

@@ -9,16 +9,18 @@ use serde_json::{Value, json};
 use tideline_engine::condition::ValueRef;
 use tideline_engine::model::{ColumnType, GeoPoint, Timestamp};
 use tideline_engine::row_search::{
-    RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowMetric, RowSums, SortValue,
+    RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowMetric, RowSums, RowWindows, SortValue,
 };
 use tideline_engine::row_values::decimal_of_text;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::facet::FacetOrder;
+use tideline_openapi::query::WindowWidth;
 use tideline_openapi::row_search::{
     FacetRows, Metrics, RowFacetGroup, RowFacetKey as FacetKey, RowFacetList, RowFunction,
 };
-use tideline_openapi::time::DurationText;
+use tideline_query::{Window, WindowSpec};
 
+use crate::aggregate::{bounds_of, window_of};
 use crate::error::{Result, RowsError};
 use crate::index_filter::IndexFilter;
 
@@ -278,8 +280,15 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
         }
     };
     let declared = table.column_type(&key.column);
+    if key.zone.is_some() && (key.interval.is_none() || declared != Some(ColumnType::Timestamp)) {
+        return Err(RowsError::Invalid(format!(
+            "by: column {:?} has a zone, which applies only to intervals of times",
+            key.column
+        )));
+    }
     let by = match (&key.interval, key.near, key.grid) {
-        (Some(width), ..) => interval(&key.column, column, form, declared, width)?,
+        (Some(width), ..) if declared == Some(ColumnType::Timestamp) => time_interval(key, column, width)?,
+        (Some(width), ..) => interval(&key.column, column, form, width)?,
         (_, Some(center), _) => {
             if key.meters.len() > RINGS_MAX {
                 return Err(RowsError::over(
@@ -313,24 +322,42 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
     Ok(Key { by, form, declared })
 }
 
-fn interval(
-    name: &str,
-    column: usize,
-    form: RowForm,
-    declared: Option<ColumnType>,
-    width: &Value,
-) -> Result<RowFacetKey> {
+/// Returns the key for intervals of times: of a fixed width, or of days, weeks, months or years of a time zone.
+fn time_interval(key: &FacetKey, column: usize, width: &Value) -> Result<RowFacetKey> {
+    let invalid = || {
+        RowsError::Invalid(format!(
+            "by: the interval of column {:?} must be a duration above zero such as \"15m\", or a number of days, weeks, \
+             months or years such as \"1d\", \"1w\", \"1mo\" or \"1y\", not {width}",
+            key.column
+        ))
+    };
+    let width = serde_json::from_value::<WindowWidth>(width.clone()).map_err(|_| invalid())?;
+    match width {
+        WindowWidth::Fixed(nanos) if nanos <= 0 => return Err(invalid()),
+        WindowWidth::Calendar(0, _) => return Err(invalid()),
+        WindowWidth::Fixed(_) if key.zone.is_some() => {
+            return Err(RowsError::Invalid(format!(
+                "by: column {:?} has a zone, which applies only to intervals of days, weeks, months or years",
+                key.column
+            )));
+        }
+        _ => {}
+    }
+    let window = window_of(width, key.zone.as_deref(), None)?;
+    if let Window::Fixed(WindowSpec { width, offset: 0 }) = window {
+        return Ok(RowFacetKey::Interval(column, width));
+    }
+    bounds_of(window, 0)?;
+    let bounds = move |time| bounds_of(window, time).unwrap_or((time, time));
+    Ok(RowFacetKey::Windows(column, RowWindows::new(bounds)))
+}
+
+fn interval(name: &str, column: usize, form: RowForm, width: &Value) -> Result<RowFacetKey> {
     let invalid = |expected: &str| {
         RowsError::Invalid(format!(
             "by: the interval of column {name:?} must be {expected}, not {width}"
         ))
     };
-    if declared == Some(ColumnType::Timestamp) {
-        let duration = serde_json::from_value::<DurationText>(width.clone());
-        let duration = duration.ok().filter(|DurationText(nanos)| *nanos > 0);
-        let duration = duration.ok_or_else(|| invalid("a duration such as \"1d\""))?;
-        return Ok(RowFacetKey::Interval(column, duration.0));
-    }
     if form == RowForm::Float {
         let width = width.as_f64().filter(|width| *width > 0.0 && width.is_finite());
         return Ok(RowFacetKey::FloatInterval(

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use tideline_engine::model::SequenceNumber;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
 
@@ -77,6 +78,8 @@ pub struct Imported {
     pub counts: RowCounts,
     /// Error that ended the import before the end of the input, after entries had been written.
     pub stopped: Option<RowsError>,
+    /// Sequence of the last journal entry; `None` if nothing was written.
+    pub position: Option<SequenceNumber>,
 }
 
 /// Returns the idempotency key of an entry or of a part of it.
@@ -121,6 +124,7 @@ pub fn import(
         next: 0,
         entries: 0,
         counts: RowCounts::default(),
+        position: None,
     };
     let mut take = |record: Record, bytes: usize| entries.add(record, bytes);
     let read = match source {
@@ -134,11 +138,13 @@ pub fn import(
         Ok(()) => Ok(Imported {
             counts: entries.counts,
             stopped: None,
+            position: entries.position,
         }),
         Err(error) if entries.entries == 0 => Err(error),
         Err(error) => Ok(Imported {
             counts: entries.counts,
             stopped: Some(error),
+            position: entries.position,
         }),
     }
 }
@@ -157,6 +163,8 @@ struct Entries<'i> {
     /// Number of entries that were written.
     entries: u64,
     counts: RowCounts,
+    /// Sequence of the last journal entry.
+    position: Option<SequenceNumber>,
 }
 
 impl Entries<'_> {
@@ -209,7 +217,7 @@ impl Entries<'_> {
         Ok(())
     }
 
-    fn write(&self, records: Vec<Record>, first: u64, part: &str) -> Result<Vec<RowOutcome>> {
+    fn write(&mut self, records: Vec<Record>, first: u64, part: &str) -> Result<Vec<RowOutcome>> {
         let (settings, body) = match &self.settings.write.key {
             None => (self.settings.write.clone(), Vec::new()),
             Some(key) => {
@@ -241,7 +249,9 @@ impl Entries<'_> {
             &body,
             &settings,
         );
-        Ok(written?.rows)
+        let written = written?;
+        self.position = written.position.or(self.position);
+        Ok(written.rows)
     }
 }
 

@@ -34,7 +34,7 @@ impl IndexFilter {
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] for an invalid position, and the errors of [`RowMatcher::for_index`],
+    /// [`RowsError::Invalid`] for a position that no write has returned, and the errors of [`RowMatcher::for_index`],
     /// [`Engine::search_index`] and [`IndexOfRows::in_tier`].
     pub(crate) fn new(
         engine: &Engine,
@@ -44,7 +44,7 @@ impl IndexFilter {
         at_least: Option<&str>,
         tier: RowTiers,
     ) -> Result<Self> {
-        let at_least = at_least.map(parse_position).transpose()?;
+        let at_least = at_least.map(|text| parse_position(engine, text)).transpose()?;
         let index = engine.search_index(table, index)?;
         let id = index.id().0;
         let mut specs = table.settings().search_indexes.iter();
@@ -142,9 +142,17 @@ impl IndexFilter {
 }
 
 /// Parses the position of a write in a request.
-fn parse_position(text: &str) -> Result<SequenceNumber> {
-    let number = text.parse().map_err(|_| {
+fn parse_position(engine: &Engine, text: &str) -> Result<SequenceNumber> {
+    let number: u64 = text.parse().map_err(|_| {
         RowsError::Invalid("at_least: expected the `position` that a write has returned".into())
-    });
-    number.map(SequenceNumber)
+    })?;
+    let end = engine.store().recent_end().0;
+    if number >= end {
+        return Err(RowsError::Invalid(format!(
+            "at_least: no write has the position {number}; the newest write has {}; use the `position` that a write has \
+             returned",
+            end.saturating_sub(1)
+        )));
+    }
+    Ok(SequenceNumber(number))
 }

@@ -2,7 +2,8 @@
 //!
 //! A value of up to 64 KiB becomes a part of its row. A larger value is stored in pieces, and its row gets a reference
 //! to them. The row changes only after all pieces are durable. In JSON, a large value is an object with its type, its
-//! size, its checksum, and the address from which it can be read.
+//! size, its checksum, and the address from which it can be read. A text of up to 2 MiB is stored like a text of a write
+//! of rows instead, so that it does not depend on the form of the request whether conditions test it.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -19,8 +20,10 @@ use tideline_engine::rows::{
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::row::Members;
 
+use crate::cut::{Cut, RowValue};
 use crate::error::{Result, RowsError};
 use crate::key;
+use crate::selection::INLINE_BYTES_MAX;
 use crate::value::write_text;
 use crate::write::refused_text;
 
@@ -190,8 +193,21 @@ pub fn put(
         };
         return write_value(engine, table, cell, settings, &value);
     }
+    let may_fit = settings
+        .declared_bytes
+        .is_none_or(|bytes| bytes <= INLINE_BYTES_MAX);
+    if kind == LargeKind::Text && may_fit {
+        first.resize(INLINE_BYTES_MAX as usize + 1, 0);
+        let length = length + stream.fill(&mut first[length..])?;
+        first.truncate(length);
+        if length as u64 <= INLINE_BYTES_MAX
+            && let Some(outcome) = put_text(engine, table, cell, settings, &first)?
+        {
+            return Ok(outcome);
+        }
+    }
     let mut upload = engine.begin_large(table, &cell.key, &cell.column, kind)?;
-    let value = match fill(engine, &mut upload, &first, &mut stream) {
+    let value = match fill(engine, &mut upload, first, &mut stream) {
         Ok(value) => CellValue::Large(value),
         Err(error) => {
             upload.abandon();
@@ -205,6 +221,28 @@ pub fn put(
         Err(error) => end_failed(upload, error),
     }
     written
+}
+
+/// Writes a text like a write of rows, so that conditions, searches and aggregates read it. Returns `None` if the row
+/// cannot hold the text in this form, for example because of the size of its other values; the text is then uploaded.
+fn put_text(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    cell: &ValueCell,
+    settings: &PutSettings,
+    text: &[u8],
+) -> Result<Option<PutOutcome>> {
+    let text = std::str::from_utf8(text).map_err(|_| EngineError::from(WideError::NotText))?;
+    let mut value = CellValue::String(text.to_owned().into());
+    let to_cut = RowValue {
+        row: 0,
+        key: &cell.key,
+        column: &cell.column,
+        value: &mut value,
+    };
+    let cut = Cut::store(engine, table, std::iter::once(to_cut))?;
+    let written = try_write(engine, table, cell, settings, (&value, Some(cut)))?;
+    Ok(written.ok())
 }
 
 /// Returns true if a write that failed with this error may nevertheless have been applied.
@@ -221,14 +259,16 @@ pub(crate) fn end_failed(upload: LargeUpload, error: &RowsError) {
     }
 }
 
-/// Passes the rest of a stream to an upload. Returns the uploaded value.
+/// Passes the first bytes and the rest of a stream to an upload. Frees the first bytes before it reads the rest, because
+/// both together would exceed the memory that is reserved for an upload. Returns the uploaded value.
 fn fill(
     engine: &Engine,
     upload: &mut LargeUpload,
-    first: &[u8],
+    first: Vec<u8>,
     stream: &mut Stream<'_>,
 ) -> Result<LargeValue> {
-    upload.write(first).map_err(EngineError::from)?;
+    upload.write(&first).map_err(EngineError::from)?;
+    drop(first);
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut checked = 0;
     loop {
@@ -288,6 +328,19 @@ fn write_value(
     settings: &PutSettings,
     value: &CellValue<'static>,
 ) -> Result<PutOutcome> {
+    let written = try_write(engine, table, cell, settings, (value, None))?;
+    written.map_err(RowsError::Invalid)
+}
+
+/// Writes a value to its row. `cut` is given if the value is stored in pieces that belong to an ordinary write. Returns
+/// the reason if the row is refused.
+fn try_write(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    cell: &ValueCell,
+    settings: &PutSettings,
+    (value, cut): (&CellValue<'static>, Option<Cut>),
+) -> Result<std::result::Result<PutOutcome, String>> {
     engine.wait_for_searches(table);
     let make = |_: &mut dyn FnMut() -> i64| {
         let time = engine.next_version();
@@ -316,8 +369,12 @@ fn write_value(
         durability: settings.durability,
         ..RowWriteOptions::default()
     };
-    let (_, written) = engine.write_rows(table, &make, &options)?;
-    match written.rows.first() {
+    let written = engine.write_rows(table, &make, &options);
+    let (_, written) = match cut {
+        Some(cut) => cut.end(engine, written)?,
+        None => written?,
+    };
+    Ok(match written.rows.first() {
         Some(RowOutcome::Written(_)) => Ok(PutOutcome::Written(PutValue {
             column_type: value.column_type(),
             bytes: bytes_of(value),
@@ -325,10 +382,10 @@ fn write_value(
             is_large: matches!(value, CellValue::Large(_)),
             position: written.sequence,
         })),
-        Some(RowOutcome::Refused(refused)) => Err(RowsError::Invalid(refused_text(table, refused))),
+        Some(RowOutcome::Refused(refused)) => Err(refused_text(table, refused)),
         Some(RowOutcome::ConditionFailed(_)) => Ok(PutOutcome::ConditionFailed),
-        Some(RowOutcome::NotApplied) | None => Err(RowsError::Invalid("the row was not written".into())),
-    }
+        Some(RowOutcome::NotApplied) | None => Err("the row was not written".into()),
+    })
 }
 
 fn bytes_of(value: &CellValue<'_>) -> u64 {

@@ -32,6 +32,44 @@
 //! | [`why`](mod@why) | stored data of a key, and the rule that hides each piece of it |
 //! | [`aggregate`] | aggregates by groups and time windows |
 //! | [`error`] | [`RowsError`] |
+//!
+//! # Examples
+//!
+//! ```
+//! # use std::sync::Arc;
+//! #
+//! # use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+//! # use tideline_engine::model::{SystemClock, TableModel, TableName, TableSpec, WideSpec};
+//! # use tideline_engine::{Engine, Settings};
+//! use tideline_openapi::row::{GetRows, RowIntegers, RowsBody};
+//! use tideline_rows::{Selection, WriteSettings, read, write};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+//! # let engine = Engine::open(backend, Arc::new(SystemClock), Settings::new(folder.path().join("index")))?;
+//! let wide: WideSpec = serde_json::from_str(r#"{"key": [{"name": "id", "type": "string"}]}"#)?;
+//! let spec = TableSpec { model: TableModel::Wide, wide: Some(Box::new(wide)), ..TableSpec::default() };
+//! engine.create_table(TableName::new("orders")?, spec)?;
+//! let table = engine.wide_table("orders")?;
+//!
+//! let body = br#"{"rows": [{"op": "put", "key": {"id": "a-1"}, "columns": {"total": 5}}]}"#;
+//! let request: RowsBody = serde_json::from_slice(body)?;
+//! let outcomes = write::write(&engine, &table, &request.rows, body, &WriteSettings::default())?;
+//! assert_eq!(outcomes.counts.written, 1);
+//!
+//! let request: GetRows = serde_json::from_str(r#"{"keys": [{"id": "a-1"}]}"#)?;
+//! let keys = read::keys_of(&table, &request)?;
+//! let selection = Selection::all(RowIntegers::Number);
+//! let mut rows = Vec::new();
+//! read::get(&engine, &table, &keys, &selection, &|| false, &mut |row| {
+//!     rows.push(row.map(|json| String::from_utf8_lossy(json).into_owned()));
+//!     Ok(())
+//! })?;
+//! let row: serde_json::Value = serde_json::from_str(rows[0].as_deref().unwrap_or_default())?;
+//! assert_eq!(row["columns"]["total"], 5);
+//! # engine.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod advice;
 pub mod advise_queries;

@@ -12,14 +12,14 @@ use tideline_engine::backend::Direction;
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::{Durability, Tier, TierScope};
+use tideline_engine::model::{Durability, SequenceNumber, Tier, TierScope};
 use tideline_engine::rows::{GroupSet, PartSelection, RangeDigest, RowPath, RowScan, ScannedRow, StoredRow};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{DeleteRows, GetRows, KeyBounds, Members, PageEnd, ScanDirection};
 use tideline_openapi::tier::RowTiers;
 
-use crate::condition::RowMatcher;
+use crate::condition::{RowMatcher, required_columns};
 use crate::error::{Result, RowsError};
 use crate::parts::{check_tier, parts_of};
 use crate::selection::{RowEncoder, Selection};
@@ -323,7 +323,8 @@ impl Scan {
     ) -> Result<Self> {
         let index = terms.index.map(|name| table.index(name)).transpose()?;
         let layout = index.map_or(table.layout(), |index| index.layout());
-        let ranges = key::ranges(layout, terms.prefix, terms.range, terms.allow_scan, "allow_scan")?;
+        let ranges = key::ranges(layout, terms.prefix, terms.range, terms.allow_scan, "allow_scan")
+            .map_err(|error| with_index(error, table, terms))?;
         let terms = RangeTerms {
             index,
             needed: selection.needed(),
@@ -631,7 +632,8 @@ pub(crate) fn tested_groups(
 }
 
 /// Deletes the rows that a prefix and bounds select. In a table without indexes, one journal entry deletes all rows; in
-/// a table with indexes, the rows are deleted page by page.
+/// a table with indexes, the rows are deleted page by page. Returns the sequence of the newest journal entry, which
+/// is at or after the last entry of the delete.
 ///
 /// # Errors
 ///
@@ -643,7 +645,7 @@ pub fn delete(
     request: &DeleteRows,
     durability: Option<Durability>,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<()> {
+) -> Result<SequenceNumber> {
     let ranges = key::ranges(
         table.layout(),
         &request.prefix,
@@ -651,10 +653,33 @@ pub fn delete(
         request.allow_all,
         "allow_all",
     )?;
-    if ranges.ranges.is_empty() {
-        return Ok(());
+    if !ranges.ranges.is_empty() {
+        engine.delete_rows(table, &ranges.ranges, durability, is_stopped)?;
     }
-    Ok(engine.delete_rows(table, &ranges.ranges, durability, is_stopped)?)
+    Ok(SequenceNumber(engine.store().recent_end().0.saturating_sub(1)))
+}
+
+/// Adds an index that begins with a tested column to the error of a scan without a prefix and a range.
+fn with_index(error: RowsError, table: &WideTable, terms: &ScanTerms<'_>) -> RowsError {
+    let is_unrestricted = terms.index.is_none() && terms.prefix.is_empty() && terms.range.is_none();
+    let (RowsError::Invalid(reason), true, Some(filter)) = (&error, is_unrestricted, terms.filter) else {
+        return error;
+    };
+    let required = required_columns(filter);
+    let mut indexes = table.indexes().iter().filter(|index| index.is_ready());
+    let found = indexes.find_map(|index| {
+        let first = index.layout().logical().first()?.name.as_str();
+        let (_, is_equal) = required.iter().find(|(column, _)| *column == first)?;
+        Some((index, first, if *is_equal { "prefix" } else { "range" }))
+    });
+    let Some((index, first, member)) = found else {
+        return error;
+    };
+    RowsError::Invalid(format!(
+        "{reason}; or scan the index {:?} by `index`, with {first:?} in `{member}` (the index has no entry of a row \
+         without a value in one of its columns)",
+        index.name()
+    ))
 }
 
 pub(crate) fn write_row(

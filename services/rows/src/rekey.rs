@@ -3,6 +3,12 @@
 //! Columns are matched by name: a key column of one table can be an ordinary column of the other table. Each row is
 //! written as an update, with the times of the versions in the source. A repeated copy therefore changes nothing, and
 //! newer values that clients write to the target during the copy are kept.
+//!
+//! An update can make values visible again that were deleted in the target before. Clients therefore write into the
+//! source first, and then into the target. A batch is committed only if its source rows still have the content that was
+//! read. A client that has deleted a row or a column in the target has deleted it in the source before, so the batch is
+//! refused, and the changed rows are read again. This does not help once clients write into the target only: the copy
+//! must not be repeated then.
 
 use std::sync::Arc;
 
@@ -12,7 +18,7 @@ use tideline_engine::large::{LargeUpload, WideError};
 use tideline_engine::row_limits::PacedReads;
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
-    StoredRow, Update,
+    StoredRow, Unchanged, Update,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 
@@ -25,6 +31,8 @@ use crate::write::refused_text;
 const BATCH_ROWS: usize = 500;
 /// Size of the rows in bytes at which a batch is written.
 const BATCH_BYTES: usize = 1 << 20;
+/// Number of attempts to copy a row that clients change during each attempt.
+const ATTEMPTS_MAX: u32 = 100;
 
 /// Progress of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +41,8 @@ pub struct RekeyProgress {
     pub read: u64,
     /// Number of rows that were written.
     pub written: u64,
+    /// Number of rows that clients deleted in the source after they were read; they were not written.
+    pub deleted: u64,
     /// Number of rows that were not written because the target cannot hold them.
     pub refused: u64,
     /// Key of the first refused row, and the reason.
@@ -128,8 +138,8 @@ impl Rekey {
         &self.into
     }
 
-    /// Copies all rows. Calls `step` after each batch, and ends the copy if `step` returns false. Returns the progress,
-    /// and true if all rows were read.
+    /// Copies all rows. Calls `step` after each batch and before each further attempt to copy changed rows, and ends the
+    /// copy if `step` returns false. Returns the progress, and true if the copy was not ended.
     ///
     /// # Errors
     ///
@@ -161,21 +171,10 @@ impl Rekey {
                 };
                 progress.read += 1;
                 bytes += found.row.bytes();
-                match self.converted(&found.row) {
-                    Ok(mut write) => match self.copy_values(engine, &mut write) {
-                        Ok(()) => batch.push(write),
-                        Err(EngineError::Rows(WideError::LargeGone(_))) => {
-                            write.uploads.into_iter().for_each(LargeUpload::abandon);
-                            let reason = "it was overwritten meanwhile; copy again";
-                            progress.refuse(&self.from, &found.row, reason);
-                        }
-                        Err(error) => return Err(error.into()),
-                    },
-                    Err(reason) => progress.refuse(&self.from, &found.row, &reason),
-                }
+                batch.push(found.row);
             }
-            if !batch.is_empty() {
-                self.write(engine, batch, &mut progress)?;
+            if !self.copy(engine, batch, &mut progress, step)? {
+                return Ok((progress, false));
             }
             if is_end {
                 return Ok((progress, true));
@@ -186,7 +185,97 @@ impl Rekey {
         }
     }
 
-    fn write(&self, engine: &Engine, mut batch: Vec<Converted>, progress: &mut RekeyProgress) -> Result<()> {
+    /// Copies source rows. If some of them change meanwhile, reads all of them again, and copies them in two smaller
+    /// batches. Calls `step` before each further attempt. Returns false if `step` has ended the copy.
+    fn copy(
+        &self,
+        engine: &Engine,
+        rows: Vec<StoredRow>,
+        progress: &mut RekeyProgress,
+        step: &mut dyn FnMut(&RekeyProgress) -> bool,
+    ) -> Result<bool> {
+        let mut batches = vec![(rows, 1)];
+        while let Some((rows, attempt)) = batches.pop() {
+            if attempt > 1 && !step(progress) {
+                return Ok(false);
+            }
+            let Some(changed) = self.write(engine, &rows, progress)? else {
+                continue;
+            };
+            let mut again = Vec::with_capacity(changed.len());
+            for row in changed {
+                match engine.row(&self.from, &row.key)? {
+                    Some(row) => again.push(row),
+                    None => progress.deleted += 1,
+                }
+            }
+            if let ([row], ATTEMPTS_MAX..) = (&again[..], attempt) {
+                progress.refuse(
+                    &self.from,
+                    row,
+                    "clients change it all the time; copy again later",
+                );
+                continue;
+            }
+            let second = again.split_off(again.len() / 2);
+            batches.extend([(second, attempt + 1), (again, attempt + 1)]);
+        }
+        Ok(true)
+    }
+
+    /// Writes source rows into the target. If one of them has changed since it was read, writes nothing, and returns
+    /// the rows that the target can hold.
+    fn write(
+        &self,
+        engine: &Engine,
+        rows: &[StoredRow],
+        progress: &mut RekeyProgress,
+    ) -> Result<Option<Vec<StoredRow>>> {
+        let mut batch = Vec::with_capacity(rows.len());
+        for row in rows {
+            match self.converted(row) {
+                Ok(row) => batch.push(row),
+                Err(reason) => progress.refuse(&self.from, row, &reason),
+            }
+        }
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        let (mut rest, mut batch) = (batch.into_iter(), Vec::with_capacity(rows.len()));
+        while let Some(mut row) = rest.next() {
+            match self.copy_values(engine, &mut row) {
+                Ok(()) => batch.push(row),
+                Err(EngineError::Rows(error @ WideError::LargeNotArchived(_))) => {
+                    progress.refuse(&self.from, &row.source, &error.to_string());
+                    row.uploads.into_iter().for_each(LargeUpload::abandon);
+                }
+                Err(EngineError::Rows(error @ WideError::LargeGone(_))) => {
+                    let now = engine.row(&self.from, &row.source.key)?;
+                    if now.is_none_or(|now| now.digest() != row.source.digest()) {
+                        // The value was overwritten or deleted after the row was read.
+                        batch.push(row);
+                        batch.extend(rest);
+                        return Ok(Some(abandoned(batch)));
+                    }
+                    // The pieces of the value are lost, or the part of the target was dropped.
+                    progress.refuse(&self.from, &row.source, &error.to_string());
+                    row.uploads.into_iter().for_each(LargeUpload::abandon);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        let unchanged = batch.iter().map(|row| Unchanged::RowOf {
+            table: self.from.table().points().id(),
+            key: row.source.key.to_vec(),
+            digest: Some(row.source.digest()),
+        });
+        let options = RowWriteOptions {
+            unchanged: unchanged.collect(),
+            ..RowWriteOptions::default()
+        };
         let values = batch.iter_mut().enumerate();
         let values = values.flat_map(|(row, Converted { key, columns, .. })| {
             let key = &key[..];
@@ -203,11 +292,13 @@ impl Rekey {
         let cut = Cut::store(engine, &self.into, values)?;
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
         engine.wait_for_searches(&self.into);
-        let written = engine.write_rows(&self.into, &make, &RowWriteOptions::default());
-        let written = cut.end(engine, written);
-        let (_, written) = match written.map_err(RowsError::from) {
-            Ok(written) => written,
+        let written = engine.write_rows(&self.into, &make, &options);
+        let written = match cut.end(engine, written) {
+            Ok((_, written)) if written.changed.is_some() => return Ok(Some(abandoned(batch))),
+            Ok((_, written)) => written,
+            Err(EngineError::Rows(WideError::Contended { .. })) => return Ok(Some(abandoned(batch))),
             Err(error) => {
+                let error = RowsError::from(error);
                 let uploads = batch.into_iter().flat_map(|row| row.uploads);
                 uploads.for_each(|upload| end_failed(upload, &error));
                 return Err(error);
@@ -226,7 +317,7 @@ impl Rekey {
             progress.refuse(&self.from, &row.source, &reason);
             row.uploads.into_iter().for_each(LargeUpload::abandon);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Copies the streamed large values of a row, because a stored large value can belong only to one row.
@@ -350,6 +441,15 @@ struct Converted {
     source: StoredRow,
     /// Copies of the large values of the row.
     uploads: Vec<LargeUpload>,
+}
+
+/// Abandons the copies of the large values of rows that were not written. Returns the source rows.
+fn abandoned(batch: Vec<Converted>) -> Vec<StoredRow> {
+    let sources = batch.into_iter().map(|row| {
+        row.uploads.into_iter().for_each(LargeUpload::abandon);
+        row.source
+    });
+    sources.collect()
 }
 
 impl Converted {

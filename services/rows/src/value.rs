@@ -360,7 +360,53 @@ pub(crate) fn shown(json: &str) -> String {
     }
 }
 
+/// Converts a date, or a date with a time, to RFC 3339. A text without a zone is in UTC. Returns `None` for other
+/// texts.
+pub fn utc(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let is_date = bytes.len() >= 10
+        && bytes[..10]
+            .iter()
+            .enumerate()
+            .all(|(position, byte)| match position {
+                4 | 7 => *byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+    if !is_date {
+        return None;
+    }
+    if bytes.len() == 10 {
+        return Some(format!("{text}T00:00:00Z"));
+    }
+    let (date, time) = text.split_at(10);
+    let time = time.strip_prefix([' ', 'T'])?;
+    let has_zone = time.contains(['Z', 'z', '+', '-']);
+    Some(match has_zone {
+        true => format!("{date}T{time}"),
+        false => format!("{date}T{time}Z"),
+    })
+}
+
 /// Converts hexadecimal digits to base64; `None` if the text is not valid hexadecimal.
 pub(crate) fn base64_of_hex(digits: &str) -> Option<String> {
     bytes_of_hex(digits).map(|bytes| STANDARD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_a_zone_are_in_utc() {
+        for (sql, rfc_3339) in [
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("2026-11-20 12:00:00", "2026-11-20T12:00:00Z"),
+            ("2026-11-20 12:00:00.5", "2026-11-20T12:00:00.5Z"),
+            ("2026-11-20T12:00:00+01:00", "2026-11-20T12:00:00+01:00"),
+        ] {
+            assert_eq!(utc(sql).as_deref(), Some(rfc_3339), "{sql}");
+        }
+        assert_eq!(utc("soon"), None);
+        assert_eq!(utc("2026-11-20é"), None);
+    }
 }

@@ -328,8 +328,8 @@ fn search(
             false => plain(
                 WhyCode::OtherType,
                 format!(
-                    "the stored value is not of the declared type, or not of the form {:?}; searches find it only by \
-                     `exists`",
+                    "the stored value is streamed, not of the declared type, or not of the form {:?}; searches find it \
+                     only by `exists`",
                     column.form.name()
                 ),
             ),

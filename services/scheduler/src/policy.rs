@@ -4,7 +4,7 @@
 
 use chrono_tz::TZ_VARIANTS;
 use tideline_engine::model::time::format_duration;
-use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
+use tideline_engine::model::{ArchivePolicy, PartsSpec, Policy, Schedule, TableSpec};
 
 use crate::schedule::{ScheduleError, validate};
 
@@ -75,6 +75,31 @@ pub fn check(policy: &Policy) -> Result<()> {
     }
     check_schedule("migrate", &policy.migrate)?;
     check_schedule("expire", &policy.expire)
+}
+
+/// Checks the schedules of the parts of a table. Tables without parts have no schedules to check.
+///
+/// # Errors
+///
+/// The errors of [`check_parts`].
+pub fn check_schedules_of_parts(spec: &TableSpec) -> std::result::Result<(), String> {
+    let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+    parts.map_or(Ok(()), check_parts)
+}
+
+/// Checks the schedules of parts.
+///
+/// # Errors
+///
+/// Returns a message with the name of the setting if a schedule is invalid or never runs.
+pub fn check_parts(parts: &PartsSpec) -> std::result::Result<(), String> {
+    let archive = parts.archive.as_ref().map(|archive| &archive.schedule);
+    let schedules = [("migrate", Some(&parts.migrate)), ("expire", Some(&parts.expire))];
+    for (member, schedule) in schedules.into_iter().chain([("archive.schedule", archive)]) {
+        let checked = schedule.map_or(Ok(()), |schedule| check_schedule(member, schedule));
+        checked.map_err(|error| format!("parts.{}: {}", error.member, error.reason))?;
+    }
+    Ok(())
 }
 
 fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
@@ -244,6 +269,36 @@ mod tests {
         }
         let never_cold = applied(r#"{"hot_ttl": null, "retention": "1d"}"#);
         assert_eq!((check(&never_cold), never_cold.hot_ttl), (Ok(()), None));
+    }
+
+    #[test]
+    fn schedules_of_parts_that_never_run_are_refused_by_member() {
+        let parts = |changes: serde_json::Value| {
+            let mut parts = serde_json::json!({"by": "at", "every": "day"});
+            let members = parts.as_object_mut().expect("an object");
+            members.extend(changes.as_object().expect("an object").clone());
+            check_parts(&serde_json::from_value(parts).expect("settings"))
+        };
+        let cron =
+            |expression: &str| serde_json::json!({"cron": {"expression": expression, "time_zone": "UTC"}});
+        for (changes, said) in [
+            (
+                serde_json::json!({"migrate": cron("every night")}),
+                "parts.migrate: ",
+            ),
+            (serde_json::json!({"expire": cron("0 0 30 2 *")}), "never comes"),
+            (
+                serde_json::json!({"archive": {"target": "default", "after": 5, "schedule": cron("60 3 * * *")}}),
+                "parts.archive.schedule: ",
+            ),
+        ] {
+            let error = parts(changes.clone()).expect_err("it is refused");
+            assert!(
+                error.starts_with("parts.") && error.contains(said),
+                "{changes}: {error}"
+            );
+        }
+        assert_eq!(parts(serde_json::json!({"migrate": cron("0 3 * * *")})), Ok(()));
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::maintenance::{
     Survey, TableState, Urgency, WorkError,
 };
 use crate::run::Run;
+use crate::schedule::begins;
 use crate::throttle::JobCost;
 
 /// Maintenance of wide tables.
@@ -124,7 +125,7 @@ impl Rows {
         }
         if let Some(values) = &values {
             done.push(format!(
-                "{} large values without a row were removed, and {} of {} bytes are kept",
+                "{} large values without a row were removed, and {} with {} bytes are kept",
                 values.removed, values.values, values.bytes
             ));
         }
@@ -305,14 +306,6 @@ impl Maintenance for Rows {
     fn survey(&self) -> Arc<dyn Survey> {
         let mut tables = self.engine.tables();
         tables.retain(|table| table.spec().model.has_rows());
-        let state = |table: &tideline_engine::Table| TableState {
-            id: table.points().id(),
-            name: table.name().to_string(),
-            created: table.created(),
-            policy_changed: table.created(),
-            schedules: Vec::new(),
-            bytes_per_second: None,
-        };
         let expiring = |table: &tideline_engine::Table| {
             let spec = table.spec();
             let wide = spec.wide.as_ref()?;
@@ -324,7 +317,7 @@ impl Maintenance for Rows {
         };
         let now = self.engine.store().trusted_now();
         Arc::new(RowsSurvey {
-            tables: tables.iter().map(state).collect(),
+            tables: tables.iter().map(state_of).collect(),
             building: self.engine.building_indexes(),
             archived: {
                 let archived = tables
@@ -376,6 +369,31 @@ impl Maintenance for Rows {
     }
 }
 
+/// Returns the state of a table for queue and schedules.
+fn state_of(table: &tideline_engine::Table) -> TableState {
+    let spec = table.spec();
+    let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+    let schedules = parts.into_iter().flat_map(|parts| {
+        let archive = parts.archive.as_ref().map(|archive| &archive.schedule);
+        let archive = archive.map(|schedule| (JobKind::Archive, schedule));
+        let others = [
+            (JobKind::Migrate, &parts.migrate),
+            (JobKind::RemoveExpired, &parts.expire),
+        ];
+        others.into_iter().chain(archive)
+    });
+    TableState {
+        id: table.points().id(),
+        name: table.name().to_string(),
+        created: table.created(),
+        policy_changed: table.points().policy_changed(),
+        schedules: schedules
+            .map(|(kind, schedule)| (kind, schedule.clone()))
+            .collect(),
+        bytes_per_second: parts.and_then(|parts| parts.move_bytes_per_second),
+    }
+}
+
 /// Returns the effects of cancelled work of a kind that stay, for users.
 fn left_by_cancelled(kind: JobKind) -> &'static str {
     match kind {
@@ -423,27 +441,26 @@ impl Survey for RowsSurvey {
             })
         };
         let mut planned: Vec<Planned> = self.building.iter().filter_map(work).collect();
-        planned.extend(self.due.iter().map(|part| Planned {
-            slot: Some(Slot {
-                level: 1,
-                index: i64::from(part.number),
-            }),
-            tier: part.tier,
-            at: Some(part.since),
-            urgency: Urgency::Moves,
-            ..Planned::new(
-                TableModel::Wide,
-                match part.tier {
-                    Tier::Archive => JobKind::Archive,
-                    Tier::Hot | Tier::Cold => JobKind::Migrate,
-                },
-                Some(part.table),
-                format!(
-                    "part {} ended more than {} ago",
-                    part.name,
-                    format_duration(part.age)
-                ),
-            )
+        planned.extend(self.due.iter().map(|part| {
+            let kind = match part.tier {
+                Tier::Archive => JobKind::Archive,
+                Tier::Hot | Tier::Cold => JobKind::Migrate,
+            };
+            let reason = format!(
+                "part {} ended more than {} ago",
+                part.name,
+                format_duration(part.age)
+            );
+            Planned {
+                slot: Some(Slot {
+                    level: 1,
+                    index: i64::from(part.number),
+                }),
+                tier: part.tier,
+                at: self.begins(part.table, kind, served, part.since),
+                urgency: Urgency::Moves,
+                ..Planned::new(TableModel::Wide, kind, Some(part.table), reason)
+            }
         }));
         for table in &self.archived {
             let served = served.get(&(*table, JobKind::SweepArchive)).copied();
@@ -464,11 +481,17 @@ impl Survey for RowsSurvey {
         }
         for (table, ttl) in &self.expiring {
             let every = (ttl / REMOVALS_PER_TTL).clamp(*REMOVAL_EVERY.start(), *REMOVAL_EVERY.end());
-            let served = served.get(&(*table, JobKind::RemoveExpired)).copied();
+            let last = served.get(&(*table, JobKind::RemoveExpired)).copied();
             // Expiry is measured by the clock, so no removal starts while the clock is in doubt.
-            let at = self.now.map(|now| match served.filter(|at| *at <= now) {
-                Some(served) => served.saturating_add(every),
-                None => now,
+            let at = self.now.and_then(|now| {
+                let ready = match last.filter(|at| *at <= now) {
+                    // A schedule replaces the interval.
+                    Some(last) if !self.is_scheduled(*table, JobKind::RemoveExpired) => {
+                        last.saturating_add(every)
+                    }
+                    _ => now,
+                };
+                self.begins(*table, JobKind::RemoveExpired, served, ready)
             });
             planned.push(Planned {
                 at,
@@ -503,6 +526,28 @@ impl Survey for RowsSurvey {
 }
 
 impl RowsSurvey {
+    fn table(&self, id: TableId) -> Option<&TableState> {
+        self.tables.iter().find(|table| table.id == id)
+    }
+
+    /// Returns true if jobs of a kind start at the times of a schedule.
+    fn is_scheduled(&self, table: TableId, kind: JobKind) -> bool {
+        self.table(table)
+            .is_some_and(|table| !table.schedule(kind).is_continuous())
+    }
+
+    /// Returns the time from which work that is ready at `ready` may start by its schedule; `None` if the table was
+    /// dropped, the clock is in doubt, or the schedule has no further time.
+    fn begins(&self, table: TableId, kind: JobKind, served: &Served, ready: i64) -> Option<i64> {
+        let state = self.table(table)?;
+        let since = [
+            served.get(&(table, kind)).copied(),
+            Some(state.created),
+            Some(state.policy_changed),
+        ];
+        begins(state.schedule(kind), since, self.now?, ready)
+    }
+
     /// Plans the fan-out of a table; `None` if no message waits.
     fn plan_fan_out(&self, table: &TableFanOuts, served: &Served) -> Option<Planned> {
         let reason = match (table.is_complete, table.feeds) {

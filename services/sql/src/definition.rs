@@ -12,7 +12,7 @@ use tideline_engine::model::{
 };
 use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 
-use crate::statement::quoted;
+use crate::statement::{PartsJobs, quoted};
 
 /// Returns the column type of an SQL type.
 ///
@@ -193,6 +193,10 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
             ));
             let after = format_duration(archive.after);
             settings.push(format!("PARTS_ARCHIVE_AFTER = '{after}'"));
+        }
+        if let Some(jobs) = PartsJobs::of(parts) {
+            let jobs = serde_json::to_string(&jobs).unwrap_or_default();
+            settings.push(format!("PARTS_JOBS = '{}'", jobs.replace('\'', "''")));
         }
     }
     if !rows.groups.is_empty() {

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tideline_engine::condition::Literal as ConditionLiteral;
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_engine::model::ColumnType;
-use tideline_rows::value::{parse_key, type_of};
+use tideline_rows::value::{parse_key, type_of, utc};
 
 use crate::error::{Position, Result, SqlError};
 
@@ -263,33 +263,6 @@ pub(crate) fn json_number(text: &str, is_negative: bool) -> Option<String> {
     Some(json)
 }
 
-/// Converts a date, or a date with a time, to RFC 3339. A text without a zone is in UTC. Returns `None` for other
-/// texts.
-fn utc(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let is_date = bytes.len() >= 10
-        && bytes[..10]
-            .iter()
-            .enumerate()
-            .all(|(position, byte)| match position {
-                4 | 7 => *byte == b'-',
-                _ => byte.is_ascii_digit(),
-            });
-    if !is_date {
-        return None;
-    }
-    if bytes.len() == 10 {
-        return Some(format!("{text}T00:00:00Z"));
-    }
-    let (date, time) = text.split_at(10);
-    let time = time.strip_prefix([' ', 'T'])?;
-    let has_zone = time.contains(['Z', 'z', '+', '-']);
-    Some(match has_zone {
-        true => format!("{date}T{time}"),
-        false => format!("{date}T{time}Z"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,19 +285,5 @@ mod tests {
         for wrong in ["", ".", "1e", "1e+", "0x1f", "1_000"] {
             assert_eq!(json_number(wrong, false), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn times_without_a_zone_are_in_utc() {
-        for (sql, rfc_3339) in [
-            ("2026-11-20", "2026-11-20T00:00:00Z"),
-            ("2026-11-20 12:00:00", "2026-11-20T12:00:00Z"),
-            ("2026-11-20 12:00:00.5", "2026-11-20T12:00:00.5Z"),
-            ("2026-11-20T12:00:00+01:00", "2026-11-20T12:00:00+01:00"),
-        ] {
-            assert_eq!(utc(sql).as_deref(), Some(rfc_3339), "{sql}");
-        }
-        assert_eq!(utc("soon"), None);
-        assert_eq!(utc("2026-11-20é"), None);
     }
 }

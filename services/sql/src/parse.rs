@@ -124,11 +124,11 @@ fn statement(cursor: &mut Cursor<'_>) -> Result<Statement> {
     } else if cursor.word("UPDATE") {
         write::update(cursor).map(|update| Statement::Write(WriteStatement::Update(update)))
     } else if cursor.word("CREATE") {
-        table::create(cursor).map(Statement::Change)
+        table::create(cursor).map(Box::new).map(Statement::Change)
     } else if cursor.word("DROP") {
-        table::drop_statement(cursor).map(Statement::Change)
+        table::drop_statement(cursor).map(Box::new).map(Statement::Change)
     } else if cursor.word("ALTER") {
-        table::alter(cursor).map(Statement::Change)
+        table::alter(cursor).map(Box::new).map(Statement::Change)
     } else if cursor.word("SHOW") {
         table::show(cursor).map(Statement::Show)
     } else if cursor.word("DESCRIBE") || cursor.word("DESC") {

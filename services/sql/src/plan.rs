@@ -170,9 +170,25 @@ impl ReadPlan {
         let table = engine.table_of_rows(&select.table.text)?;
         let primary = Access::new(&table, select.condition.clone())?;
         let access = index::choose(engine, &table, primary, select);
+        if !access.is_restricted() && !select.allow_scan {
+            let advice = index::advice(&table, &access, select);
+            return Err(reads_everything(
+                &table,
+                "SELECT",
+                access.reason(),
+                advice.as_deref(),
+            ));
+        }
         let path = access.path(&table, select.allow_scan, "SELECT")?;
         let order = order::of_path(&table, &access);
-        let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)?;
+        let is_backward = order::is_backward(&table, &access, &order, &select.order, select.order_at)
+            .map_err(|error| match (error, index::advice(&table, &access, select)) {
+                (SqlError::Refused { at, message }, Some(advice)) => SqlError::Refused {
+                    at,
+                    message: format!("{message}; or {advice}"),
+                },
+                (error, _) => error,
+            })?;
         let filter = filter_of(&table, access.filter())?;
         let result = match &select.columns {
             SelectColumns::All => SelectResult::Rows(Projection::all(&table)),
@@ -239,8 +255,15 @@ pub(crate) fn filter_of(table: &WideTable, predicates: Vec<&Predicate>) -> Resul
     .map(RowFilter))
 }
 
-/// Returns the error of a statement that would read the whole table.
-fn reads_everything(table: &WideTable, statement: &str, reason: Option<String>) -> SqlError {
+/// Returns the error of a statement that would read the whole table. `advice` names an index, if one can serve the
+/// statement.
+fn reads_everything(
+    table: &WideTable,
+    statement: &str,
+    reason: Option<&str>,
+    advice: Option<&str>,
+) -> SqlError {
+    let advice = advice.unwrap_or("keep a table whose key begins with the columns of the condition");
     let first = &table.layout().logical()[0].name;
     let because = match reason {
         Some(reason) => format!("because {reason}"),
@@ -249,9 +272,8 @@ fn reads_everything(table: &WideTable, statement: &str, reason: Option<String>) 
     SqlError::refused(
         crate::error::Position::default(),
         format!(
-            "{statement} would read the whole table {}, {because}. Three ways out: add a condition on {first:?}; keep a \
-             table whose key begins with the columns of the condition; or allow it by {statement} /*+ ALLOW_SCAN */ or \
-             ALLOW FILTERING at the end",
+            "{statement} would read the whole table {}, {because}. Three ways out: add a condition on {first:?}; {advice}; \
+             or allow it by {statement} /*+ ALLOW_SCAN */ or ALLOW FILTERING at the end",
             table.table().name()
         ),
     )

@@ -5,13 +5,16 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use tideline_engine::model::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec,
-    PartPeriod, RowLimit, TierScope, TtlScope, WideSpec,
+    PartPeriod, PartsSpec, RowLimit, Schedule as ModelSchedule, TierScope, TtlScope, WideSpec,
 };
 
+use tideline_openapi::policy::Schedule;
 use tideline_openapi::query::WindowWidth;
 use tideline_openapi::row_aggregate::AggregateFunction;
+use tideline_scheduler::policy::check_parts;
 
 use crate::error::Position;
 use crate::literal::Literal;
@@ -28,7 +31,7 @@ pub enum Statement {
     /// Statement that writes rows.
     Write(WriteStatement),
     /// Statement that changes tables or indexes.
-    Change(TableStatement),
+    Change(Box<TableStatement>),
 }
 
 /// Statement that shows tables, their columns or their indexes.
@@ -307,6 +310,8 @@ pub struct TableOptions {
     pub parts_archive: Option<Option<String>>,
     /// `PARTS_ARCHIVE_AFTER` in nanoseconds.
     pub parts_archive_after: Option<i64>,
+    /// `PARTS_JOBS`.
+    pub parts_jobs: Option<PartsJobs>,
     /// `GROUPS`.
     pub groups: Option<Vec<ColumnGroupSpec>>,
     /// `LIMITS`.
@@ -315,6 +320,64 @@ pub struct TableOptions {
     pub allow_rising_key: Option<bool>,
     /// `DURABILITY`.
     pub durability: Option<Durability>,
+}
+
+/// Schedules and rate of the jobs of parts. `PARTS_JOBS` holds its JSON form.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartsJobs {
+    /// Schedule of moves from the hot to the cold tier; `None` = continuous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate: Option<Schedule>,
+    /// Schedule of the removal of hidden parts and expired rows; `None` = continuous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expire: Option<Schedule>,
+    /// Schedule of archiving; `None` = continuous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_schedule: Option<Schedule>,
+    /// Maximum number of bytes that jobs of the table read per second; `None` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub move_bytes_per_second: Option<u64>,
+}
+
+impl PartsJobs {
+    /// Returns the schedules and the rate of parts; `None` if all of them have their defaults.
+    pub(crate) fn of(parts: &PartsSpec) -> Option<Self> {
+        let shown = |schedule: &ModelSchedule| (!schedule.is_continuous()).then(|| Schedule::from(schedule));
+        let jobs = Self {
+            migrate: shown(&parts.migrate),
+            expire: shown(&parts.expire),
+            archive_schedule: parts
+                .archive
+                .as_ref()
+                .and_then(|archive| shown(&archive.schedule)),
+            move_bytes_per_second: parts.move_bytes_per_second,
+        };
+        (jobs != Self::default()).then_some(jobs)
+    }
+
+    /// Sets the schedules and the rate of parts. Missing members are set to their defaults.
+    ///
+    /// # Errors
+    ///
+    /// A message if a schedule is invalid or never runs, or if the parts have a schedule of archiving and no archive.
+    pub(crate) fn apply_to(&self, parts: &mut PartsSpec) -> Result<(), String> {
+        let schedule = |given: &Option<Schedule>| given.clone().map(ModelSchedule::from).unwrap_or_default();
+        parts.migrate = schedule(&self.migrate);
+        parts.expire = schedule(&self.expire);
+        parts.move_bytes_per_second = self.move_bytes_per_second;
+        match &mut parts.archive {
+            Some(archive) => archive.schedule = schedule(&self.archive_schedule),
+            None if self.archive_schedule.is_some() => {
+                return Err(
+                    "PARTS_JOBS: archive_schedule needs an archive; set PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER as well"
+                        .to_owned(),
+                );
+            }
+            None => {}
+        }
+        check_parts(parts).map_err(|error| format!("PARTS_JOBS: {error}"))
+    }
 }
 
 /// Condition. The lists of `And` and `Or` have at least two elements.
@@ -393,6 +456,8 @@ pub enum ColumnTest {
     Between(Box<[Literal; 2]>, bool),
     /// `LIKE 'text%'`, or `NOT LIKE` if the flag is true.
     Prefix(String, bool),
+    /// `LIKE 'text'` without a wildcard, or `NOT LIKE` if the flag is true. The same as a comparison, but only of texts.
+    SameText(Literal, bool),
     /// `IS NULL`.
     IsNull,
     /// `IS NOT NULL`.
@@ -454,6 +519,14 @@ impl fmt::Display for ColumnTest {
             }
             Self::Prefix(text, negated) => {
                 write!(f, "{}LIKE '{}%'", not(negated), text.replace('\'', "''"))
+            }
+            Self::SameText(text, negated) => {
+                let comparison = if *negated {
+                    Comparison::NotEqual
+                } else {
+                    Comparison::Equal
+                };
+                write!(f, "{} {text}", comparison.symbol())
             }
             Self::IsNull => f.write_str("IS NULL"),
             Self::IsNotNull => f.write_str("IS NOT NULL"),

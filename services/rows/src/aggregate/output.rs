@@ -241,6 +241,10 @@ pub(super) fn overflow(column: &str, function: &dyn std::fmt::Display) -> RowsEr
 impl Groups {
     /// Returns the values of all groups, in the order of the groups: the values of the keys, the number of rows, and
     /// the results of the functions, metric by metric.
+    ///
+    /// # Errors
+    ///
+    /// An item is [`RowsError::Invalid`] if the result of a function does not fit its type.
     pub fn values<'g>(
         &'g self,
         shape: &'g AggregateShape,

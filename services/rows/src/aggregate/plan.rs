@@ -55,7 +55,9 @@ pub(super) struct Metric {
 pub(super) enum Found<'v> {
     Value(CellValue<'v>),
     Missing,
-    /// The value does not have the type of the column, or it is a large value.
+    /// The value has the type of the column, but is streamed. Its content is not read.
+    Streamed,
+    /// The value does not have the type of the column.
     OtherType,
 }
 
@@ -96,11 +98,10 @@ impl Source {
                 let newest = row.column(name).and_then(|column| column.newest());
                 match newest {
                     None => Found::Missing,
-                    // Aggregates do not read large values.
-                    Some(version) if matches!(version.value, CellValue::Large(_)) => Found::OtherType,
-                    Some(version) if version.value.column_type() == self.column_type => {
-                        Found::Value(version.value.borrowed())
-                    }
+                    Some(version) if version.value.column_type() == self.column_type => match version.value {
+                        CellValue::Large(_) => Found::Streamed,
+                        _ => Found::Value(version.value.borrowed()),
+                    },
                     Some(_) => Found::OtherType,
                 }
             }

@@ -105,6 +105,17 @@ impl State {
         }
     }
 
+    /// Adds a value whose content is not read. Returns false if the function needs the content.
+    pub(super) fn add_unread(&mut self) -> bool {
+        match self {
+            Self::Count(count) => {
+                *count += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Adds the value of the row with this key. Returns the number of bytes by which the state has grown. `scratch` is
     /// a reused buffer.
     pub(super) fn add(&mut self, value: &CellValue<'_>, key: &[u8], scratch: &mut Vec<u8>) -> u64 {

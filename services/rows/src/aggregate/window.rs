@@ -109,22 +109,31 @@ impl KnownWindows {
             self.last = (*start, *end);
             return Ok(*start);
         }
-        // The exclusive end of the last nanosecond cannot be represented, so the window of the previous nanosecond is
-        // used.
-        let time = time.min(i64::MAX - 1);
-        let range = TimeRange::new(time, time + 1);
-        let windows = Windows::new(range, Some(self.window)).map_err(|error| match error {
-            QueryError::Invalid(message) => RowsError::Invalid(message),
-            error => RowsError::Invalid(error.to_string()),
-        })?;
-        let start = windows.start(0);
+        let bounds = bounds_of(self.window, time)?;
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        self.last = (start, windows.start(1));
-        self.known.insert(self.last.0, self.last.1);
-        Ok(start)
+        self.last = bounds;
+        self.known.insert(bounds.0, bounds.1);
+        Ok(bounds.0)
     }
+}
+
+/// Returns the start and the exclusive end of the window that contains a time, clamped to the range of timestamps.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if the width or the offset is out of range.
+pub(crate) fn bounds_of(window: Window, time: i64) -> Result<(i64, i64)> {
+    // The exclusive end of the last nanosecond cannot be represented, so the window of the previous nanosecond is
+    // used.
+    let time = time.min(i64::MAX - 1);
+    let range = TimeRange::new(time, time + 1);
+    let windows = Windows::new(range, Some(window)).map_err(|error| match error {
+        QueryError::Invalid(message) => RowsError::Invalid(message),
+        error => RowsError::Invalid(error.to_string()),
+    })?;
+    Ok((windows.start(0), windows.start(1)))
 }
 
 #[cfg(test)]

@@ -222,7 +222,10 @@ fn json_of_text(text: &str, declared: Option<ColumnType>) -> Result<String, Stri
             Ok(nanos) => nanos.to_string(),
             Err(_) => quoted(),
         },
-        Some(ColumnType::Timestamp) => format!("\"{}\"", escaped(trimmed)),
+        Some(ColumnType::Timestamp) => {
+            let time = value::utc(trimmed);
+            format!("\"{}\"", escaped(time.as_deref().unwrap_or(trimmed)))
+        }
         Some(ColumnType::Json) => match serde_json::from_str::<&RawValue>(trimmed) {
             Ok(json) => json.get().to_owned(),
             Err(error) => {

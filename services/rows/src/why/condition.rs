@@ -115,6 +115,17 @@ fn reason(table: &WideTable, key: &[u8], row: &Mutation<'_>, column: &str, test:
 
 fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, test: &Test) -> WhyHidden {
     let column_type = found.column_type();
+    if let CellValue::Large(large) = found
+        && !large.is_cut
+    {
+        return plain(
+            WhyCode::OtherType,
+            format!(
+                "the value of {column:?} is streamed, and streamed values are not compared; a condition can test only \
+                 whether they exist"
+            ),
+        );
+    }
     // For a declared column, no types are compared: a test with literals of another type has already been refused.
     let literals = if declared.is_some() {
         Vec::new()

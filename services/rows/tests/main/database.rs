@@ -125,12 +125,13 @@ impl Database {
         }
     }
 
-    /// Checks all stored data of a closed database.
-    pub(crate) fn check_stored(&self) {
+    /// Checks all stored data of a closed database. Returns the notes of the check.
+    pub(crate) fn check_stored(&self) -> Vec<String> {
         let backend = (self.open_backend)();
         let report = check_database(backend.as_ref());
         assert!(report.findings.is_empty(), "{:#?}", report.findings);
         backend.close().expect("it closes");
+        report.notes
     }
 
     /// Deletes the files of the search indexes, if there are any.

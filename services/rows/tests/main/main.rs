@@ -1,10 +1,12 @@
-//! Tests of rows in JSON: forms of values, searches, and parts of tables.
+//! Tests of rows in JSON: forms of values, searches, parts of tables, copies, and estimated counts.
 
 mod advice;
 mod aggregates;
 mod database;
+mod estimates;
 mod generated_parts;
 mod parts;
+mod rekey;
 mod search;
 mod values;
 mod why;

@@ -10,17 +10,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tideline_engine::AttachRequest;
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
-use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, TableName, Tier, Timestamp};
+use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, Schedule, TableName, Tier, Timestamp};
 use tideline_engine::parts::TablePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
+use tideline_engine::{AttachRequest, EngineError, ErrorKind};
 use tideline_openapi::row::{DeleteRows, RowStatus, RowsBody, ScanDirection, ScanRows};
 use tideline_openapi::row_explain::ExplainRows;
 use tideline_openapi::row_search::CreateSearchIndex;
 use tideline_rows::explain::explain;
+use tideline_rows::large::{PutOutcome, PutSettings, ValueCell, put};
 use tideline_rows::read::{ScanTerms, delete};
+use tideline_rows::rekey::{Rekey, RekeyProgress};
 use tideline_rows::write::write;
 use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
 use tideline_testkit::{Random, rounds, seeds};
@@ -135,6 +137,9 @@ impl Lab {
             hot: None,
             writable: random.is(30).then_some(90 * DAY),
             archive: None,
+            migrate: Schedule::Continuous,
+            expire: Schedule::Continuous,
+            move_bytes_per_second: None,
             first: i32::MIN,
         };
         let database = Database::new(
@@ -163,6 +168,7 @@ impl Lab {
         let archive = PartsArchive {
             target: database.target(),
             after: archived_after(keep),
+            schedule: Schedule::Continuous,
         };
         settings.expect("it is divided").archive = Some(archive.clone());
         database.engine().alter_table(TABLE, spec).expect("it is changed");
@@ -916,6 +922,164 @@ fn random_reads_of_divided_tables_equal_a_naive_model_on_fjall() {
             seed,
         );
     }
+}
+
+/// Streams a value of 3 MiB to a column of a row.
+fn stream(database: &Database, cell: &ValueCell) {
+    let content = vec![7; 3 << 20];
+    let written = put(
+        database.engine(),
+        &database.table(),
+        cell,
+        &PutSettings::default(),
+        &mut &content[..],
+        &|| false,
+    );
+    assert!(matches!(written, Ok(PutOutcome::Written(_))), "{written:?}");
+}
+
+/// Returns the size of a streamed value.
+fn streamed_bytes(database: &Database, cell: &ValueCell) -> Result<Option<u64>, EngineError> {
+    let table = database.table();
+    let value = database
+        .engine()
+        .open_value(&table, &cell.key, &cell.column, None)?;
+    Ok(value.map(|value| value.bytes))
+}
+
+#[test]
+fn streamed_values_that_the_archive_lacks_are_reported_and_are_not_damage() {
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [{"name": "photo", "type": "binary"}],
+        "parts": {"by": "at", "every": "month"},
+    });
+    let mut source = Database::new(memory(Character::Embedded), &wide);
+    let at = START - 100 * DAY;
+    let key = |host: &str| json!({"host": host, "at": text(at)});
+    let cell_of = |database: &Database, host: &str| {
+        let members = serde_json::from_value(key(host)).expect("a key");
+        ValueCell::new(&database.table(), &members, "photo").expect("a column")
+    };
+    source.write(&json!([{"op": "put", "key": key("plain"), "columns": {"note": "a"}}]));
+    let cell = cell_of(&source, "streamed");
+    stream(&source, &cell);
+    let mut spec = source.table().table().spec().as_ref().clone();
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    parts.expect("it is divided").archive = Some(PartsArchive {
+        target: source.target(),
+        after: 50 * DAY,
+        schedule: Schedule::Continuous,
+    });
+    source.engine().alter_table(TABLE, spec).expect("it is changed");
+    source.engine().seal().expect("it is flushed");
+    let id = source.table().table().points().id();
+    let mut proceed = |_: &MoveProgress| ControlFlow::Continue(());
+    let number = PartPeriod::Month.number_of(at);
+    let moved = source.engine().archive_table_part(id, number, &mut proceed);
+    assert!(matches!(moved, Ok(MoveEnd::Moved(_))), "{moved:?}");
+    assert!(matches!(streamed_bytes(&source, &cell), Ok(Some(_))));
+
+    let mut attached = Database::empty(memory(Character::Embedded), START);
+    let request = AttachRequest {
+        target: source.target(),
+        table: TableName::new(TABLE).ok(),
+        rename: None,
+        origin: None,
+        own: false,
+        parts: Vec::new(),
+        verify: true,
+    };
+    let engine = attached.engine();
+    let plan = engine.plan_attach(&request).expect("a plan");
+    let (progress, is_done) = engine.attach(&plan, &mut |_| true).expect("it is attached");
+    assert!(is_done && progress.rows == 2, "{progress:?}");
+    assert_eq!(progress.problem_count, 1, "{progress:?}");
+    assert!(
+        progress.problems[0].contains(": 1 streamed values"),
+        "{progress:?}"
+    );
+    let is_reported = |database: &Database| match streamed_bytes(database, &cell) {
+        Err(error) => error.kind() == ErrorKind::Gone && error.to_string().contains("was not in the archive"),
+        Ok(_) => false,
+    };
+    assert!(is_reported(&attached));
+
+    // A copy names the reason, and copies the other rows.
+    let mut spec = attached.table().table().spec().as_ref().clone();
+    if let Some(wide) = spec.wide.as_deref_mut() {
+        wide.parts = None;
+    }
+    let name = TableName::new("copy").expect("a name");
+    engine.create_table(name, spec).expect("a table");
+    let into = engine.wide_table("copy").expect("it exists");
+    let rekey = Rekey::new(attached.table(), into, false).expect("a copy");
+    let (copied, _) = rekey.run(engine, &mut |_| true).expect("it is copied");
+    assert_eq!((copied.written, copied.refused), (1, 1), "{copied:?}");
+    let refusal = copied.first_refusal.unwrap_or_default();
+    assert!(refusal.contains("was not in the archive"), "{refusal}");
+
+    // In the restored part, values of this database are stored.
+    let parts = engine.table_parts(&attached.table()).expect("parts");
+    let parts: Vec<_> = parts.into_iter().collect();
+    let until = Timestamp::from_nanos_clamped(START + 30 * DAY);
+    let restored = engine.restore_parts(&attached.table(), &parts, until, &mut proceed);
+    assert!(matches!(restored, Ok(Some((1, _)))), "{restored:?}");
+    let other = cell_of(&attached, "other");
+    stream(&attached, &other);
+    assert!(matches!(streamed_bytes(&attached, &other), Ok(Some(_))));
+    assert!(is_reported(&attached));
+    engine.seal().expect("it is flushed");
+    attached.close();
+    let notes = attached.check_stored();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains(": 1 streamed values are not here"), "{notes:?}");
+    source.close();
+    assert_eq!(source.check_stored(), [""; 0]);
+}
+
+#[test]
+fn a_copy_refuses_streamed_values_of_a_dropped_part_at_once_and_copies_the_other_rows() {
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [{"name": "photo", "type": "binary"}],
+    });
+    let mut database = Database::new(memory(Character::Embedded), &wide);
+    let key = |days: i64| json!({"host": "a", "at": text(START - days * DAY)});
+    for days in [100, 1] {
+        let members = serde_json::from_value(key(days)).expect("a key");
+        let cell = ValueCell::new(&database.table(), &members, "photo").expect("a column");
+        stream(&database, &cell);
+    }
+    database.write(&json!([{"op": "put", "key": key(2), "columns": {"note": "a"}}]));
+    let engine = database.engine();
+    let mut spec = database.table().table().spec().as_ref().clone();
+    if let Some(wide) = spec.wide.as_deref_mut() {
+        let parts = json!({"by": "at", "every": "day"});
+        wide.parts = Some(serde_json::from_value(parts).expect("parts"));
+        wide.large_values = None;
+    }
+    let name = TableName::new("copy").expect("a name");
+    engine.create_table(name, spec).expect("a table");
+    let before = Timestamp::from_nanos_clamped(START - 50 * DAY);
+    engine
+        .drop_parts("copy", before, false)
+        .expect("they are dropped");
+    let into = engine.wide_table("copy").expect("it exists");
+    let rekey = Rekey::new(database.table(), into, false).expect("a copy");
+    let mut steps = 0;
+    let mut step = |_: &RekeyProgress| {
+        steps += 1;
+        true
+    };
+    let (copied, is_complete) = rekey.run(engine, &mut step).expect("it is copied");
+    assert!(is_complete && steps == 0, "{steps} further attempts: {copied:?}");
+    assert_eq!((copied.written, copied.refused), (2, 1), "{copied:?}");
+    let refusal = copied.first_refusal.unwrap_or_default();
+    assert!(refusal.contains("was dropped"), "{refusal}");
+    drop(rekey);
+    database.close();
+    database.check_stored();
 }
 
 #[test]

@@ -577,12 +577,11 @@ fn searches_are_refused_with_the_reason() {
         ),
         (json!({"page_token": "AAAA"}), "page_token"),
         (json!({"at_least": "soon"}), "at_least"),
+        (json!({"at_least": "999999"}), "no write has the position 999999"),
     ] {
         let error = refused(&request);
         assert!(error.contains(said), "{request}: {error}");
     }
-    // A search does not wait for a position that is above all writes of this database.
-    assert!(database.page(&json!({"at_least": "999999"})).is_ok());
 }
 
 #[test]
@@ -633,6 +632,10 @@ fn definitions_that_do_not_fit_the_table_are_refused() {
             json!([{"column": "items", "as": "number"}, {"column": "items", "as": "number"}]),
             "twice as number",
         ),
+        (
+            json!([{"column": "seen_*", "as": "time"}]),
+            "\"seen_*\" is a pattern; name one column",
+        ),
     ] {
         let index = json!({"name": "all", "columns": columns});
         let index: CreateSearchIndex = serde_json::from_value(index).expect("a definition");
@@ -659,4 +662,86 @@ fn definitions_that_do_not_fit_the_table_are_refused() {
         .expect("it is dropped");
     let left = std::fs::read_dir(database.index_folder().join("rows")).expect("a folder");
     assert_eq!(left.count(), 0, "the files are deleted");
+}
+
+#[test]
+fn facets_of_times_follow_the_calendar_of_a_zone() {
+    let database = orders(memory(Character::Embedded));
+    database.create_index(&columns(), false);
+    let times = [
+        "2026-10-31T23:30:00Z",
+        "2026-11-01T12:00:00Z",
+        "2026-11-02T00:00:00Z",
+        "2026-11-30T23:30:00Z",
+    ];
+    let mut rows = Vec::new();
+    for (number, time) in times.iter().enumerate() {
+        let key = json!({"customer": "acme", "number": number});
+        rows.push(json!({"op": "put", "key": key, "columns": {"seen": time}}));
+    }
+    database.write(&json!(rows));
+    database.settle();
+    let count = |key: &Value| {
+        let request = json!({"by": [key], "order": "value"});
+        let request: FacetRows = serde_json::from_value(request).expect("a request");
+        let (engine, table) = (database.engine(), database.table());
+        database.when_ready(|| Facets::new(engine, &table, &request)?.count(engine, &table, &|| false))
+    };
+    let berlin = "Europe/Berlin";
+    for (key, expected) in [
+        (
+            // 2026-11-01 is a Sunday.
+            json!({"column": "seen", "interval": "1w"}),
+            json!([
+                ["2026-10-26T00:00:00Z", 2],
+                ["2026-11-02T00:00:00Z", 1],
+                ["2026-11-30T00:00:00Z", 1],
+            ]),
+        ),
+        (
+            json!({"column": "seen", "interval": "1mo"}),
+            json!([["2026-10-01T00:00:00Z", 1], ["2026-11-01T00:00:00Z", 3]]),
+        ),
+        (
+            json!({"column": "seen", "interval": "1mo", "zone": berlin}),
+            json!([["2026-10-31T23:00:00Z", 3], ["2026-11-30T23:00:00Z", 1]]),
+        ),
+        (
+            json!({"column": "seen", "interval": "1d", "zone": berlin}),
+            json!([
+                ["2026-10-31T23:00:00Z", 2],
+                ["2026-11-01T23:00:00Z", 1],
+                ["2026-11-30T23:00:00Z", 1],
+            ]),
+        ),
+    ] {
+        let groups = count(&key).expect("counts").groups.into_iter();
+        let groups: Vec<Value> = groups.map(|group| json!([group.value, group.rows])).collect();
+        assert_eq!(json!(groups), expected, "{key}");
+    }
+    for (key, said) in [
+        (
+            json!({"column": "seen", "interval": "1h", "zone": berlin}),
+            "only to intervals of days, weeks, months or years",
+        ),
+        (
+            json!({"column": "seen", "zone": berlin}),
+            "applies only to intervals of times",
+        ),
+        (
+            json!({"column": "items", "interval": 2, "zone": berlin}),
+            "applies only to intervals of times",
+        ),
+        (
+            json!({"column": "seen", "interval": "1d", "zone": "Mars"}),
+            "not a valid time zone",
+        ),
+        (
+            json!({"column": "seen", "interval": "0mo"}),
+            "a duration above zero such as \"15m\"",
+        ),
+    ] {
+        let error = count(&key).expect_err("it is refused").to_string();
+        assert!(error.contains(said), "{key}: {error}");
+    }
 }

@@ -21,8 +21,8 @@ use tideline_message_feed::send::{WriteTerms, send};
 use tideline_model::feed::{MessageSettings, rows_of};
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{
-    FeedSpec, InboxEntries, InboxSpec, JobKind, ManualClock, PartsArchive, TableModel, TableName, TableSpec,
-    Tier, TimeRange, Timestamp,
+    FeedSpec, InboxEntries, InboxSpec, JobKind, ManualClock, PartsArchive, Schedule, TableModel, TableName,
+    TableSpec, Tier, TimeRange, Timestamp,
 };
 use tideline_openapi::feed::NewMessage;
 use tideline_scheduler::{JobFilter, Models, Scheduler};
@@ -309,6 +309,58 @@ fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
 }
 
 #[test]
+fn parts_move_and_are_dropped_at_the_times_of_their_schedules() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let settings = Settings::new(index.path().join("index"));
+    let (engine, scheduler) = opened(&clock, settings);
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "day"},
+    });
+    let mut spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    let name = TableName::new("rows").expect("a name");
+    engine.create_table(name, spec.clone()).expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    write_days(&engine, &table, &[0, 1, 9, 30]);
+    engine.seal().expect("the rows are flushed");
+    // The time of each schedule is six hours after the change of the settings, or slightly earlier.
+    let after = |hours: i64| Schedule::Cron {
+        expression: format!("0 {} * * *", (START / HOUR + hours).rem_euclid(24)),
+        time_zone: "UTC".to_owned(),
+    };
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    let parts = parts.expect("it is divided");
+    (parts.hot, parts.keep) = (Some(5 * DAY), Some(20 * DAY));
+    (parts.migrate, parts.expire) = (after(6), after(12));
+    parts.move_bytes_per_second = Some(1 << 40);
+    engine.alter_table("rows", spec).expect("it is changed");
+    let tiers = || -> Vec<Option<Tier>> {
+        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
+        parts.expect("parts").iter().map(|part| part.tier).collect()
+    };
+    let pass = |hours: i64| {
+        for _ in 0..hours {
+            clock.advance(HOUR);
+            engine.store().trusted_now();
+        }
+        scheduler.run_due();
+    };
+    let (hot, cold) = (Some(Tier::Hot), Some(Tier::Cold));
+    scheduler.run_due();
+    pass(4);
+    assert_eq!(tiers(), [hot; 4], "the times of the schedules have not come");
+    pass(4);
+    assert_eq!(tiers()[1..], [cold, hot, hot]);
+    pass(6);
+    assert_eq!(tiers(), [cold, hot, hot], "the oldest part was dropped");
+}
+
+#[test]
 fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let index = tempfile::tempdir().expect("a temporary folder");
@@ -332,7 +384,8 @@ fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
     engine.seal().expect("it is flushed");
     scheduler.run_due();
     assert_eq!(stored(), None, "a survey does not slow down a start");
-    clock.advance(HOUR);
+    // The first survey is due within a minute.
+    clock.advance(HOUR / 40);
     scheduler.run_due();
     assert_eq!(stored(), Some(700));
     write_rows(&engine, &table, 700..800);
@@ -386,6 +439,7 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     parts.expect("it is divided").archive = Some(PartsArchive {
         target: format!("file://{}", target.display()),
         after: 8 * DAY,
+        schedule: Schedule::Continuous,
     });
     engine.alter_table("rows", spec).expect("it is changed");
     let files = || -> usize {

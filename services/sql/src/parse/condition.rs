@@ -218,8 +218,8 @@ fn test_truth(expression: &Expr, truth: bool) -> Result<Predicate> {
     ))
 }
 
-/// Converts `LIKE`. A pattern without wildcards becomes an equality. A pattern with `%` only at its end becomes a
-/// prefix test. Other patterns are refused.
+/// Converts `LIKE`. A pattern without wildcards becomes an equality of texts. A pattern with `%` only at its end
+/// becomes a prefix test. Other patterns are refused.
 fn like(cursor: &Cursor<'_>, expression: &Expr, pattern: &Expr, negated: bool) -> Result<Predicate> {
     let value = compared(cursor, pattern)?;
     let LiteralValue::Text(pattern) = &value.value else {
@@ -246,17 +246,12 @@ fn like(cursor: &Cursor<'_>, expression: &Expr, pattern: &Expr, negated: bool) -
             other => text.push(other),
         }
     }
-    let comparison = if negated {
-        Comparison::NotEqual
-    } else {
-        Comparison::Equal
-    };
     let value = Literal {
         value: LiteralValue::Text(text),
         ..value
     };
     Ok(Predicate::Test(
         column(expression)?,
-        ColumnTest::Compare(comparison, value),
+        ColumnTest::SameText(value, negated),
     ))
 }

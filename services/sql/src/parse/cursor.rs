@@ -7,7 +7,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::{NESTING_MAX, Parameters};
+use super::{NESTING_MAX, Parameters, is_reserved};
 use crate::error::{Position, Result, SqlError};
 use crate::literal::Literal;
 use crate::statement::Name;
@@ -73,7 +73,23 @@ impl<'p> Cursor<'p> {
 
     /// Returns true if the next token is this word without quotes.
     pub(super) fn is_word(&self, word: &str) -> bool {
-        matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
+        self.is_word_at(0, word)
+    }
+
+    /// Returns true if the token at this position after the next token is this word without quotes.
+    pub(super) fn is_word_at(&self, position: usize, word: &str) -> bool {
+        matches!(&self.parser.peek_nth_token_ref(position).token, Token::Word(next)
+            if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
+    }
+
+    /// Returns true if the token at this position after the next token is `token`.
+    pub(super) fn is_token_at(&self, position: usize, token: &Token) -> bool {
+        self.parser.peek_nth_token_ref(position).token == *token
+    }
+
+    /// Returns true if the next token can be a name: it is quoted, or it is a word that is not reserved.
+    pub(super) fn is_name(&self) -> bool {
+        matches!(&self.peek().token, Token::Word(next) if next.quote_style.is_some() || !is_reserved(&next.value))
     }
 
     /// Skips the next token if it is this word. Returns true if it was skipped.
@@ -87,10 +103,8 @@ impl<'p> Cursor<'p> {
 
     /// Skips the next tokens if they are these words. Returns true if they were skipped.
     pub(super) fn words(&mut self, words: &[&str]) -> bool {
-        let is_next = words.iter().enumerate().all(|(position, word)| {
-            matches!(&self.parser.peek_nth_token_ref(position).token, Token::Word(next)
-                if next.quote_style.is_none() && next.value.eq_ignore_ascii_case(word))
-        });
+        let mut numbered = words.iter().enumerate();
+        let is_next = numbered.all(|(position, word)| self.is_word_at(position, word));
         if is_next {
             words.iter().for_each(|_| {
                 self.parser.next_token();
@@ -107,7 +121,7 @@ impl<'p> Cursor<'p> {
     }
 
     pub(super) fn is_token(&self, token: &Token) -> bool {
-        self.peek().token == *token
+        self.is_token_at(0, token)
     }
 
     /// Skips the next token if it is `token`. Returns true if it was skipped.

@@ -5,6 +5,7 @@
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Spanned,
+    Value,
 };
 use sqlparser::tokenizer::Token;
 use tideline_openapi::query::WindowWidth;
@@ -20,7 +21,7 @@ use crate::statement::{GroupColumn, GroupItem, Grouping, Name, SelectColumns};
 #[derive(Debug)]
 pub(super) enum Item {
     Column(Name),
-    /// `COUNT(*)`.
+    /// `COUNT(*)` or `COUNT(1)`.
     Rows,
     Function(String, AggregateFunction),
     Window(GroupItem),
@@ -54,7 +55,12 @@ pub(super) fn item(cursor: &Cursor<'_>, expression: &Expr, at: Position) -> Resu
         None | Some(DuplicateTreatment::All) => false,
         Some(DuplicateTreatment::Distinct) => true,
     };
-    if name == "count" && matches!(list.args[..], [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) {
+    // `COUNT(1)` is the same as `COUNT(*)`, because a constant is never NULL.
+    let is_constant = |argument: &FunctionArg| match expression_of(argument) {
+        Some(Expr::Value(value)) => !matches!(value.value, Value::Null | Value::Placeholder(_)),
+        _ => matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Wildcard)),
+    };
+    if name == "count" && matches!(&list.args[..], [argument] if is_constant(argument)) {
         return match is_distinct {
             true => Err(refused(expression)),
             false => Ok(Item::Rows),

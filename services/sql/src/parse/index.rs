@@ -15,6 +15,7 @@ use crate::statement::{CreateIndex, TableStatement};
 pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<TableStatement> {
     let if_not_exists = cursor.words(&["IF", "NOT", "EXISTS"]);
     let index = cursor.name("the name of the index")?;
+    using(cursor)?;
     cursor.expect_word("ON")?;
     let table = cursor.name("the name of the table")?;
     let written = parts(cursor)?;
@@ -69,6 +70,25 @@ pub(super) fn create(cursor: &mut Cursor<'_>, scope: IndexScope) -> Result<Table
         allow_rising_key,
         tier,
     }))
+}
+
+/// Parses the kind of the index, which statements of Lindorm contain: `USING KV` is a secondary index.
+fn using(cursor: &mut Cursor<'_>) -> Result<()> {
+    if !cursor.word("USING") || cursor.word("KV") {
+        return Ok(());
+    }
+    let advice = if cursor.is_word("SEARCH") {
+        "create a search index by POST /v1/tables/{table}/search-indexes or by tideline rows search-index create"
+    } else if cursor.is_word("COLUMNAR") {
+        "aggregates read the rows or a secondary index that covers their columns; for other analyses, export the table as \
+         Parquet"
+    } else {
+        return Err(cursor.expected("KV"));
+    };
+    Err(SqlError::refused(
+        cursor.at(),
+        format!("CREATE INDEX creates secondary indexes, USING KV; {advice}"),
+    ))
 }
 
 /// Parses names in parentheses.

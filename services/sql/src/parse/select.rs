@@ -33,6 +33,7 @@ pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select> {
     }
     let table = cursor.name("the name of a table")?;
     refuse_joins(cursor)?;
+    refuse_alias(cursor)?;
     let condition = where_clause(cursor)?;
     let columns = match columns {
         Some(items) => group::grouped(cursor, items)?,
@@ -114,8 +115,9 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(Item, String, Position
     }
 }
 
+/// Parses the name of a result column, with or without `AS`; `None` if the column has no other name.
 fn alias(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
-    match cursor.word("AS") {
+    match cursor.word("AS") || cursor.is_name() {
         true => Ok(Some(cursor.name("the name of the result column")?.text)),
         false => Ok(None),
     }
@@ -131,6 +133,36 @@ fn refuse_joins(cursor: &Cursor<'_>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Refuses another name of the table.
+fn refuse_alias(cursor: &Cursor<'_>) -> Result<()> {
+    const CLAUSES: [&str; 12] = [
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "UNION",
+        "INTERSECT",
+        "EXCEPT",
+        "WINDOW",
+        "QUALIFY",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "FETCH",
+    ];
+    let is_alias = cursor.is_word("AS") || cursor.is_name();
+    match is_alias && !CLAUSES.iter().any(|word| cursor.is_word(word)) {
+        false => Ok(()),
+        true => Err(SqlError::refused(
+            cursor.at(),
+            format!(
+                "{} after the name of the table would be an alias of the table, which is not supported: a statement reads \
+                 one table, and its columns are written without a table; omit it",
+                cursor.found()
+            ),
+        )),
+    }
 }
 
 fn refuse_combinations(cursor: &Cursor<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 use super::cursor::Cursor;
 use crate::Position;
 use crate::error::{Result, SqlError};
-use crate::statement::TableOptions;
+use crate::statement::{PartsJobs, TableOptions};
 
 /// Parses a list of settings, with or without parentheses.
 pub(super) fn settings(cursor: &mut Cursor<'_>) -> Result<TableOptions> {
@@ -119,6 +119,14 @@ impl Setting {
                 let after = after.ok_or_else(|| self.wrong("a duration such as '365d'"))?;
                 options.parts_archive_after = Some(after);
             }
+            "PARTS_JOBS" => {
+                let jobs: PartsJobs = serde_json::from_str(&self.value).map_err(|_| {
+                    self.wrong(
+                        r#"a JSON object with migrate, expire, archive_schedule and move_bytes_per_second such as '{"migrate": {"cron": "0 3 * * *"}}'"#,
+                    )
+                })?;
+                options.parts_jobs = Some(jobs);
+            }
             "PARTS_BY" => options.parts_by = Some(self.value),
             "PARTS_ARCHIVE" => {
                 options.parts_archive =
@@ -137,7 +145,8 @@ impl Setting {
                     format!(
                         "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, \
                          ALLOW_RISING_KEY, DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, GROUPS and LIMITS"
+                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, PARTS_JOBS, GROUPS and \
+                         LIMITS"
                     ),
                 ));
             }

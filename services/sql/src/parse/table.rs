@@ -5,7 +5,7 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::{
     ColumnCompression, ColumnSpec, ColumnType, IndexScope, KeyColumnSpec, PartsArchive, PartsSpec, RowTtl,
-    WideSpec,
+    Schedule, WideSpec,
 };
 
 use super::cursor::Cursor;
@@ -47,6 +47,15 @@ pub(super) fn create(cursor: &mut Cursor<'_>) -> Result<TableStatement> {
     let mut required: Vec<Name> = Vec::new();
     let mut key: Vec<KeyPart> = Vec::new();
     loop {
+        // `CONSTRAINT name PRIMARY KEY (…)`; the name has no effect. A column may have the name `CONSTRAINT`.
+        if cursor.is_word("CONSTRAINT")
+            && cursor.is_word_at(2, "PRIMARY")
+            && cursor.is_word_at(3, "KEY")
+            && cursor.is_token_at(4, &Token::LParen)
+        {
+            cursor.expect_word("CONSTRAINT")?;
+            cursor.name("the name of the constraint")?;
+        }
         if cursor.words(&["PRIMARY", "KEY"]) {
             if !key.is_empty() {
                 return Err(SqlError::invalid(cursor.at(), "the table has two primary keys"));
@@ -281,15 +290,25 @@ fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
         return Ok(None);
     };
     match (&options.parts_by, options.parts_every) {
-        (Some(by), Some(every)) => Ok(Some(PartsSpec {
-            by: by.clone(),
-            every,
-            keep: options.parts_keep.flatten(),
-            hot: options.parts_hot.flatten(),
-            writable: options.parts_writable.flatten(),
-            archive: archive_of(options, at)?,
-            first: i32::MIN,
-        })),
+        (Some(by), Some(every)) => {
+            let mut parts = PartsSpec {
+                by: by.clone(),
+                every,
+                keep: options.parts_keep.flatten(),
+                hot: options.parts_hot.flatten(),
+                writable: options.parts_writable.flatten(),
+                archive: archive_of(options, at)?,
+                migrate: Schedule::Continuous,
+                expire: Schedule::Continuous,
+                move_bytes_per_second: None,
+                first: i32::MIN,
+            };
+            if let Some(jobs) = &options.parts_jobs {
+                let applied = jobs.apply_to(&mut parts);
+                applied.map_err(|reason| SqlError::refused(at, reason))?;
+            }
+            Ok(Some(parts))
+        }
         _ => Err(SqlError::refused(
             at,
             "a table that is divided into parts needs both PARTS_BY and PARTS_EVERY",
@@ -303,7 +322,11 @@ fn archive_of(options: &TableOptions, at: Position) -> Result<Option<PartsArchiv
         options.parts_archive.clone().flatten(),
         options.parts_archive_after,
     ) {
-        (Some(target), Some(after)) => Ok(Some(PartsArchive { target, after })),
+        (Some(target), Some(after)) => Ok(Some(PartsArchive {
+            target,
+            after,
+            schedule: Schedule::Continuous,
+        })),
         (None, None) => Ok(None),
         _ => Err(SqlError::refused(
             at,
@@ -400,6 +423,13 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<ShowStatement> {
             cursor.expect_word("ON")?;
         }
         return cursor.name("the name of a table").map(ShowStatement::Indexes);
+    }
+    if cursor.is_word("ESTIMATED") {
+        return Err(SqlError::refused(
+            cursor.at(),
+            "SHOW ESTIMATED ROWS is not supported; estimate a number of rows by POST /v1/tables/{table}/rows/count with \
+             `estimate`, or by tideline rows count --estimate",
+        ));
     }
     Err(cursor.expected("TABLES, CREATE TABLE or INDEX FROM"))
 }

@@ -56,13 +56,14 @@ pub(super) fn remove_space(tokens: &mut Vec<TokenWithSpan>) -> Result<bool> {
         };
         if let Some(hint) = comment.strip_prefix('+') {
             let word = before.and_then(plain_word);
+            let allows_scan = read_hint(hint, token.span.into())?;
             if !matches!(word.as_deref(), Some("SELECT" | "DELETE")) {
                 return Err(SqlError::invalid(
                     token.span,
                     "a hint follows SELECT or DELETE directly; move it there",
                 ));
             }
-            allow_scan |= read_hint(hint, token.span.into())?;
+            allow_scan |= allows_scan;
         }
     }
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
@@ -79,13 +80,30 @@ fn read_hint(hint: &str, at: Position) -> Result<bool> {
     for word in words {
         if !SCAN_HINTS.contains(&word.to_ascii_lowercase().as_str()) {
             let short: String = word.chars().take(40).collect();
+            let advice = advice_on_hint(word);
             return Err(SqlError::refused(
                 at,
-                format!("the hint {short:?} is not supported; the hint is ALLOW_SCAN"),
+                format!("the hint {short:?} is not supported; the hint is ALLOW_SCAN{advice}"),
             ));
         }
     }
     Ok(!is_empty)
+}
+
+/// Returns advice for a hint of Lindorm, as the end of a message; empty for other hints.
+fn advice_on_hint(word: &str) -> &'static str {
+    let word = word.to_ascii_lowercase();
+    let name = word.split('(').next().unwrap_or_default();
+    match name {
+        "_l_versions_" | "_l_ts_" | "_l_ts_min_" | "_l_ts_max_" => {
+            ". SQL reads and writes the newest version of a column; read and write other versions by the routes of rows"
+        }
+        "_l_force_index_" | "_l_ignore_index_" => {
+            ". The conditions and ORDER BY determine the index; EXPLAIN shows it"
+        }
+        "_l_hot_only_" => ". Read only the hot tier by the member `tier` of the routes of rows",
+        _ => "",
+    }
 }
 
 /// Returns an unquoted word in upper case; `None` for other tokens.

@@ -11,7 +11,7 @@ use tideline_engine::model::ColumnType;
 use tideline_rows::value::type_of;
 
 use super::keys::{after_prefix, text_literal};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::literal::Literal;
 use crate::statement::{ColumnTest, Comparison, Name, Predicate};
 
@@ -19,7 +19,8 @@ use crate::statement::{ColumnTest, Comparison, Name, Predicate};
 ///
 /// # Errors
 ///
-/// [`SqlError::Invalid`](crate::SqlError::Invalid) for values that cannot be compared with their column.
+/// [`SqlError::Invalid`] for values that cannot be compared with their column, and [`SqlError::Refused`] for `LIKE` on
+/// a column whose values are not texts.
 pub fn condition(table: &WideTable, predicate: &Predicate) -> Result<Condition> {
     let all = |predicates: &[Predicate]| -> Result<Vec<Condition>> {
         predicates.iter().map(|inner| condition(table, inner)).collect()
@@ -39,6 +40,17 @@ pub(crate) fn declared(table: &WideTable, name: &str) -> Option<ColumnType> {
     }
 }
 
+/// Returns the error of `LIKE` on a column whose values are not texts.
+pub(super) fn like_refused(column: &Name, declared: ColumnType) -> SqlError {
+    SqlError::refused(
+        column.at,
+        format!(
+            "column {:?} has the type {declared}, and LIKE tests texts; use =, <>, <, <=, >, >=, IN or BETWEEN",
+            column.text
+        ),
+    )
+}
+
 fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> Result<Condition> {
     let value = |literal: &Literal| literal.to_condition(&column.text, declared);
     let leaf = |test: Test| Condition::leaf(Subject::Column(column.text.clone()), test);
@@ -50,6 +62,11 @@ fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> 
             above => Condition::Or(vec![below, between(above, Bound::Unbounded)]),
         }
     };
+    if let (ColumnTest::Prefix(..) | ColumnTest::SameText(..), Some(declared)) = (test, declared)
+        && !matches!(declared, ColumnType::String | ColumnType::Json)
+    {
+        return Err(like_refused(column, declared));
+    }
     Ok(match test {
         ColumnTest::IsNull => leaf(Exists(false).into()),
         ColumnTest::IsNotNull => leaf(Exists(true).into()),
@@ -64,6 +81,8 @@ fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> 
                 Comparison::GreaterOrEqual => between(Bound::Included(value), Bound::Unbounded),
             }
         }
+        ColumnTest::SameText(text, false) => leaf(Equals(value(text)?).into()),
+        ColumnTest::SameText(text, true) => leaf(NotEquals(value(text)?).into()),
         ColumnTest::In(literals, negated) => {
             let values: Vec<Value> = literals.iter().map(value).collect::<Result<_>>()?;
             match negated {

@@ -11,7 +11,9 @@ use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::{KeyLayout, KeyProduct, LayoutError, Ranges};
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_rows::read::KEYS_MAX;
+use tideline_rows::value::type_of;
 
+use super::filter::like_refused;
 use super::{AccessPath, FoundKey, RANGES_MAX, reads_everything};
 use crate::error::{Result, SqlError};
 use crate::literal::{Literal, LiteralValue};
@@ -224,8 +226,13 @@ impl Access {
                 self.layout(table)
                     .ranges(&[], (Bound::Unbounded, Bound::Unbounded))?,
             )),
-            false => Err(reads_everything(table, statement, self.reason.clone())),
+            false => Err(reads_everything(table, statement, self.reason(), None)),
         }
+    }
+
+    /// Returns the reason why the path could not use more key columns; `None` if there is no such reason.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     /// Returns true if the path uses a list of values for every key column.
@@ -286,7 +293,12 @@ impl KeyTests {
     fn add(&mut self, number: usize, column: &Name, test: &ColumnTest, kind: KeyKind) -> Result<()> {
         let key = |value: &Literal| value.to_key(&column.text, kind);
         match test {
-            ColumnTest::Compare(Comparison::Equal, value) => self.list(number, vec![key(value)?]),
+            ColumnTest::Prefix(..) | ColumnTest::SameText(..) if kind != KeyKind::String => {
+                return Err(like_refused(column, type_of(kind)));
+            }
+            ColumnTest::Compare(Comparison::Equal, value) | ColumnTest::SameText(value, false) => {
+                self.list(number, vec![key(value)?]);
+            }
             ColumnTest::In(values, false) => {
                 let mut keys: Vec<KeyValue<'static>> = Vec::with_capacity(values.len());
                 let mut encoded = std::collections::HashSet::new();
@@ -310,7 +322,7 @@ impl KeyTests {
                 self.bounds(number, Some(Bound::Included(lower)), Some(Bound::Included(upper)));
             }
             // Every text has the empty prefix, so an empty prefix restricts nothing.
-            ColumnTest::Prefix(text, false) if kind == KeyKind::String && !text.is_empty() => {
+            ColumnTest::Prefix(text, false) if !text.is_empty() => {
                 let upper = after_prefix(text).map(|text| Bound::Excluded(KeyValue::String(text.into())));
                 self.bounds(
                     number,

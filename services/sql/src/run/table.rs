@@ -31,17 +31,22 @@ pub enum TableChange {
     Missing,
 }
 
-/// Executes a statement that changes tables or indexes.
+/// Receives the settings of a table directly before a change: those before it, which are `None` for a new table, and
+/// those after it. The change can still fail.
+pub type Note<'n> = &'n dyn Fn(Option<&TableSpec>, &TableSpec);
+
+/// Executes a statement that changes tables or indexes. Calls `note` if the statement creates or alters a table.
 ///
 /// # Errors
 ///
 /// The errors of [`TableName::new`], [`Engine::create_table`], [`Engine::alter_table`], [`Engine::drop_table`],
 /// [`Engine::create_index`] and [`Engine::drop_index`]; [`SqlError::Invalid`] if a column to drop or a column of an
-/// index is not declared; [`SqlError::Refused`] for a change of the division into parts.
-pub fn change(engine: &Engine, statement: TableStatement) -> Result<TableChange> {
+/// index is not declared, or if a column to add is; [`SqlError::Refused`] for the drop of a key column and for a change of
+/// the division into parts.
+pub fn change(engine: &Engine, statement: TableStatement, note: Note<'_>) -> Result<TableChange> {
     match statement {
-        TableStatement::Create(statement) => create(engine, statement),
-        TableStatement::Alter(statement) => alter(engine, statement),
+        TableStatement::Create(statement) => create(engine, statement, note),
+        TableStatement::Alter(statement) => alter(engine, statement, note),
         TableStatement::Drop { table, if_exists } => drop_table(engine, &table, if_exists),
         TableStatement::CreateIndex(statement) => index::create(engine, statement),
         TableStatement::DropIndex {
@@ -66,7 +71,7 @@ pub fn show(engine: &Engine, statement: &ShowStatement) -> Result<Vec<String>> {
     }
 }
 
-fn create(engine: &Engine, create: CreateTable) -> Result<TableChange> {
+fn create(engine: &Engine, create: CreateTable, note: Note<'_>) -> Result<TableChange> {
     let name = TableName::new(&create.table.text)
         .map_err(|error| SqlError::invalid(create.table.at, error.to_string()))?;
     let mut spec = TableSpec {
@@ -80,6 +85,7 @@ fn create(engine: &Engine, create: CreateTable) -> Result<TableChange> {
     if create.if_not_exists && exists(engine, &create.table.text) {
         return Ok(TableChange::Exists);
     }
+    note(None, &spec);
     match engine.create_table(name, spec) {
         Ok(_) => Ok(TableChange::Created),
         // Another request may have created the table in the meantime.
@@ -98,12 +104,23 @@ fn exists(engine: &Engine, name: &str) -> bool {
     engine.table_of_any_model(name).is_ok()
 }
 
-fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
+fn alter(engine: &Engine, alter: AlterTable, note: Note<'_>) -> Result<TableChange> {
     let _alone = engine.lock_settings();
     let table = engine.wide_table(&alter.table.text)?;
-    let mut spec = TableSpec::clone(&table.table().spec());
+    let before = table.table().spec();
+    let mut spec = TableSpec::clone(&before);
     if let Some(rows) = spec.wide.as_deref_mut() {
         for (name, if_exists) in alter.dropped {
+            if table.layout().has_column(&name.text) {
+                return Err(SqlError::refused(
+                    name.at,
+                    format!(
+                        "column {:?} is a key column, which cannot be dropped; copy the rows into a table with another \
+                         key by tideline rows rekey",
+                        name.text
+                    ),
+                ));
+            }
             let count = rows.columns.len();
             rows.columns.retain(|column| column.name != name.text);
             if rows.columns.len() == count && !if_exists {
@@ -116,9 +133,20 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
         for (column, if_not_exists) in alter.added {
             let known = rows.columns.iter().find(|known| known.name == column.name);
             let is_same = known.is_some_and(|known| known.column_type == column.column_type);
-            if !(if_not_exists && is_same) {
-                rows.columns.push(column);
+            if if_not_exists && is_same {
+                continue;
             }
+            if let Some(known) = known {
+                return Err(SqlError::invalid(
+                    alter.table.at,
+                    format!(
+                        "column {:?} is already declared as {}",
+                        column.name,
+                        type_name(known.column_type)
+                    ),
+                ));
+            }
+            rows.columns.push(column);
         }
         for (name, compression) in alter.compressions {
             let column = rows.columns.iter_mut().find(|column| column.name == name.text);
@@ -152,11 +180,13 @@ fn alter(engine: &Engine, alter: AlterTable) -> Result<TableChange> {
     if let Some(durability) = alter.settings.durability {
         spec.durability = durability;
     }
+    note(Some(&before), &spec);
     engine.alter_table(&alter.table.text, spec)?;
     Ok(TableChange::Altered)
 }
 
-/// Changes the ages and the archive of the parts. Refuses to change the division itself, which is fixed.
+/// Changes the ages, the archive, the schedules and the rate of the parts. Refuses to change the division itself, which
+/// is fixed.
 fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let Some(at) = settings.parts_at else {
         return Ok(());
@@ -165,7 +195,7 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     if settings.parts_by.is_some() || settings.parts_every.is_some() {
         return refuse(
             "the division into parts is fixed when a table is created; only PARTS_KEEP, PARTS_HOT, PARTS_WRITABLE, \
-             PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER can be changed",
+             PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER and PARTS_JOBS can be changed",
         );
     }
     let Some(parts) = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) else {
@@ -184,13 +214,22 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     let (target, after) = (settings.parts_archive.clone(), settings.parts_archive_after);
     parts.archive = match (target, after, kept) {
         (Some(None), None, _) | (None, None, None) => None,
-        (Some(Some(target)), Some(after), _) => Some(PartsArchive { target, after }),
+        (Some(Some(target)), Some(after), kept) => Some(PartsArchive {
+            target,
+            after,
+            schedule: kept.map(|kept| kept.schedule).unwrap_or_default(),
+        }),
         (Some(Some(target)), None, Some(kept)) => Some(PartsArchive { target, ..kept }),
         (None, Some(after), Some(kept)) => Some(PartsArchive { after, ..kept }),
         (None, None, kept) => kept,
         _ => return refuse("an archive of parts needs both PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER"),
     };
-    Ok(())
+    match &settings.parts_jobs {
+        Some(jobs) => jobs
+            .apply_to(parts)
+            .map_err(|reason| SqlError::refused(at, reason)),
+        None => Ok(()),
+    }
 }
 
 /// Drops a table. Tables of other models are refused.

@@ -1,8 +1,14 @@
 //! Tests of `SHOW CREATE TABLE`: the returned statement creates the same table.
 //!
-//! The tables have all types and key modifiers. Values of all types are written, read back and compared.
+//! The tables have all types and key modifiers. Values of all types are written, read back and compared. The last test
+//! covers the settings that are noted before a table is created or altered.
+
+use std::cell::RefCell;
 
 use serde_json::{Value, json};
+use tideline_engine::model::TableSpec;
+use tideline_sql::run::table::change;
+use tideline_sql::{Statement, parse};
 
 use crate::support::Database;
 
@@ -67,6 +73,17 @@ fn a_shown_table_is_created_again() {
         divided.ends_with("WITH (PARTS_BY = at, PARTS_EVERY = 'month', PARTS_KEEP = '365d')"),
         "{divided}"
     );
+    let scheduled = shown(
+        "CREATE TABLE t (a BIGINT, at TIMESTAMP, PRIMARY KEY (a, at)) WITH (PARTS_BY = at, PARTS_EVERY = 'month', \
+         PARTS_JOBS = '{\"migrate\": {\"cron\": \"0 3 * * *\"}, \"expire\": {\"cron\": \"0 5 * * *\", \"time_zone\": \
+         \"Europe/Berlin\"}, \"move_bytes_per_second\": 33554432}')",
+    );
+    assert!(
+        scheduled.ends_with(
+            r#"PARTS_JOBS = '{"migrate":{"cron":"0 3 * * *","time_zone":"UTC"},"expire":{"cron":"0 5 * * *","time_zone":"Europe/Berlin"},"move_bytes_per_second":33554432}')"#
+        ),
+        "{scheduled}"
+    );
     let grouped = shown(
         "CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR) WITH (groups = '[{\"columns\": [\"b\", \"it''s*\"], \"name\": \"texts\"}]')",
     );
@@ -97,6 +114,69 @@ fn a_shown_table_is_created_again() {
         shown("CREATE TABLE t (a BIGINT PRIMARY KEY)"),
         "CREATE TABLE t (\n  a BIGINT,\n  PRIMARY KEY (a)\n)"
     );
+}
+
+#[test]
+fn the_schedules_and_the_rate_of_parts_are_altered() {
+    let database = Database::new();
+    database.succeed(
+        "CREATE TABLE t (a BIGINT, at TIMESTAMP, PRIMARY KEY (a, at)) WITH (PARTS_BY = at, PARTS_EVERY = 'day', \
+         PARTS_JOBS = '{\"expire\": {\"cron\": \"0 5 * * *\"}}')",
+    );
+    let statement = || {
+        let rows = database.rows("SHOW CREATE TABLE t");
+        rows[0]["statement"].as_str().expect("a text").to_owned()
+    };
+    database.succeed(r#"ALTER TABLE t SET (PARTS_JOBS = '{"migrate": {"cron": "0 3 * * *"}}')"#);
+    let altered = statement();
+    assert!(
+        altered.ends_with(r#"PARTS_JOBS = '{"migrate":{"cron":"0 3 * * *","time_zone":"UTC"}}')"#),
+        "{altered}"
+    );
+    // Other settings keep them.
+    database.succeed("ALTER TABLE t SET (PARTS_KEEP = '365d')");
+    assert!(statement().contains("PARTS_JOBS"), "{}", statement());
+    for (jobs, said) in [
+        (
+            r#"{"migrate": {"cron": "every night"}}"#,
+            "PARTS_JOBS: parts.migrate: ",
+        ),
+        (r#"{"expire": {"cron": "0 0 30 2 *"}}"#, "never comes"),
+        (
+            r#"{"archive_schedule": {"cron": "0 3 * * *"}}"#,
+            "needs an archive",
+        ),
+        (r#"{"move_bytes_per_second": 0}"#, "at least 1"),
+        (r#"{"moves": 1}"#, "PARTS_JOBS: expected a JSON object"),
+    ] {
+        let error = database.fail(&format!("ALTER TABLE t SET (PARTS_JOBS = '{jobs}')"));
+        assert!(error.to_string().contains(said), "{jobs}: {error}");
+    }
+    database.succeed("ALTER TABLE t SET (PARTS_JOBS = '{}', PARTS_KEEP = 'none')");
+    let altered = statement();
+    assert!(
+        altered.ends_with("WITH (PARTS_BY = at, PARTS_EVERY = 'day')"),
+        "{altered}"
+    );
+}
+
+#[test]
+fn statements_of_lindorm_with_words_that_have_no_effect_are_accepted() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (a BIGINT, n BIGINT, CONSTRAINT pk PRIMARY KEY (a))");
+    database.succeed("CREATE INDEX i USING KV ON t (n)");
+    database.build_indexes();
+    database.succeed("UPSERT INTO t (a, n) VALUES (1, 5), (2, 6)");
+    assert_eq!(
+        database.rows("SELECT COUNT(1) FROM t WHERE n > 5"),
+        [json!({"count": 1})]
+    );
+    assert_eq!(
+        database.rows("SELECT a id, n `the n` FROM t WHERE a = 1"),
+        [json!({"id": 1, "the n": 5})]
+    );
+    let named = shown("CREATE TABLE t (CONSTRAINT BIGINT PRIMARY KEY, n BIGINT)");
+    assert!(named.contains("PRIMARY KEY (CONSTRAINT)"), "{named}");
 }
 
 #[test]
@@ -163,4 +243,31 @@ fn values_of_all_types_are_written_and_compared() {
         };
         assert_eq!(found, expected, "{condition}");
     }
+}
+
+#[test]
+fn a_change_of_settings_is_noted_before_it_is_made() {
+    let database = Database::new();
+    let noted = RefCell::new(Vec::new());
+    let run = |text: &str| {
+        let Ok(Statement::Change(statement)) = parse(text, &[]) else {
+            panic!("{text}: no change of a table");
+        };
+        let changed = change(database.engine(), *statement, &|before, after| {
+            let ttl = |spec: &TableSpec| spec.wide.as_ref().is_some_and(|rows| rows.ttl.is_some());
+            let current = database.engine().table_of_any_model("t").ok();
+            let current = current.map(|table| ttl(&table.spec()));
+            noted.borrow_mut().push((before.map(ttl), ttl(after), current));
+        });
+        (changed.is_ok(), noted.take())
+    };
+    let create = "CREATE TABLE t (a BIGINT PRIMARY KEY)";
+    assert_eq!(run(create), (true, vec![(None, false, None)]));
+    let create = "CREATE TABLE IF NOT EXISTS t (a BIGINT PRIMARY KEY)";
+    assert_eq!(run(create), (true, vec![]), "nothing is changed");
+    let alter = "ALTER TABLE t SET (TTL = '30d')";
+    assert_eq!(run(alter), (true, vec![(Some(false), true, Some(false))]));
+    let alter = "ALTER TABLE t DROP COLUMN missing";
+    assert_eq!(run(alter), (false, vec![]), "the statement is refused");
+    assert_eq!(run("DROP TABLE t"), (true, vec![]));
 }

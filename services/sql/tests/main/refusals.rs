@@ -73,6 +73,22 @@ fn statements_without_a_plan_are_refused_by_name() {
         ("SELECT * FROM t WHERE b = \"text\"", "texts are in single quotes"),
         ("SELECT * FROM t WHERE a = 1 AND b LIKE '%x'", "% at its end"),
         ("SELECT * FROM t WHERE a = 1 AND b LIKE 'a_c'", "% at its end"),
+        (
+            "SELECT * FROM t WHERE a LIKE '1%'",
+            "column \"a\" has the type i64, and LIKE tests texts",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 AND n LIKE '1%'",
+            "column \"n\" has the type i64, and LIKE tests texts",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 1 AND NOT (n LIKE '12')",
+            "column \"n\" has the type i64, and LIKE tests texts",
+        ),
+        (
+            "DELETE FROM t WHERE a = 1 AND b = 'x' AND n NOT LIKE '1%'",
+            "column \"n\" has the type i64, and LIKE tests texts",
+        ),
         ("SELECT * FROM t WHERE (a, b) IN ((1, 'x'))", "lists of columns"),
         ("SELECT * FROM t WHERE a = 1 OFFSET 10", "OFFSET is not evaluated"),
         (
@@ -112,6 +128,29 @@ fn statements_without_a_plan_are_refused_by_name() {
             "search indexes are not supported",
         ),
         ("CREATE UNIQUE INDEX i ON t (n)", "unique indexes"),
+        ("CREATE INDEX i USING SEARCH ON t (n)", "rows search-index create"),
+        (
+            "CREATE INDEX i USING COLUMNAR ON t (n)",
+            "export the table as Parquet",
+        ),
+        ("SHOW ESTIMATED ROWS FROM t", "rows count --estimate"),
+        (
+            "SELECT /*+ _l_versions_(2) */ * FROM t WHERE a = 1",
+            "SQL reads and writes the newest version",
+        ),
+        (
+            "UPSERT /*+ _l_ts_(1000) */ INTO t (a, b) VALUES (1, 'x')",
+            "SQL reads and writes the newest version",
+        ),
+        (
+            "SELECT * FROM t x WHERE a = 1",
+            "`x` after the name of the table would be an alias",
+        ),
+        (
+            "SELECT * FROM t AS x WHERE a = 1",
+            "would be an alias of the table",
+        ),
+        ("ALTER TABLE t DROP COLUMN a", "column \"a\" is a key column"),
         (
             "CREATE INDEX i ON t (n) WITH (INDEX_SETTINGS = 'x')",
             "INDEX_SETTINGS\" is not supported",
@@ -165,7 +204,9 @@ fn statements_without_a_plan_are_refused_by_name() {
 #[test]
 fn statements_that_are_not_valid_name_the_place() {
     let database = Database::new();
-    database.succeed("CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, j JSON, PRIMARY KEY (a, b))");
+    database.succeed(
+        "CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, j JSON, `count_*` BIGINT, PRIMARY KEY (a, b))",
+    );
     for (statement, said) in [
         ("", "expected SELECT"),
         (";", "expected SELECT"),
@@ -266,6 +307,26 @@ fn statements_that_are_not_valid_name_the_place() {
         ),
         ("ALTER TABLE t DROP COLUMN x", "column \"x\" is not declared"),
         (
+            "ALTER TABLE t ADD n JSON",
+            "column \"n\" is already declared as BIGINT",
+        ),
+        (
+            "ALTER TABLE t ADD n BIGINT",
+            "column \"n\" is already declared as BIGINT",
+        ),
+        (
+            "CREATE INDEX i ON t (missing)",
+            "neither declared nor part of the key",
+        ),
+        (
+            "CREATE INDEX i ON t (count_a)",
+            "column \"count_a\" is declared by a pattern, and the columns of an index are declared by their names",
+        ),
+        (
+            "CREATE INDEX i USING BTREE ON t (n)",
+            "expected KV, found `BTREE`",
+        ),
+        (
             "ALTER TABLE t RENAME TO u",
             "ADD COLUMN, DROP COLUMN, ALTER COLUMN or SET",
         ),
@@ -289,12 +350,76 @@ fn errors_of_rows_are_passed_on() {
         ("CREATE TABLE u (a TIMESTAMP, PRIMARY KEY (a))", "rises with time"),
         ("CREATE TABLE u (a DOUBLE, PRIMARY KEY (a))", "keys cannot hold"),
         ("SELECT * FROM t WHERE a = 1 AND n = 'x'", "has the type i64"),
-        ("ALTER TABLE t ADD n JSON", "declared twice"),
     ] {
         let error = database.fail(statement);
         assert!(error.to_string().contains(said), "{statement}: {error}");
         assert_eq!(kind(&error), Kind::Rows, "{statement}: {error}");
     }
+}
+
+#[test]
+fn a_select_without_a_path_gets_advice_on_an_index() {
+    let database = Database::new();
+    database.succeed(
+        "CREATE TABLE orders (id VARCHAR, state VARCHAR, placed TIMESTAMP, total DECIMAL, score DOUBLE, n BIGINT, \
+         PRIMARY KEY (hash_prefix(id, 4), id))",
+    );
+    database.succeed("ALTER TABLE orders ADD later BIGINT");
+    database.succeed("CREATE INDEX by_state ON orders (state, placed DESC) INCLUDE (total)");
+    let waits = "SELECT id FROM orders WHERE state = 'open' AND placed IS NOT NULL";
+    let error = database.fail(waits).to_string();
+    assert!(
+        error.contains("wait until the index by_state is built"),
+        "{error}"
+    );
+    database.succeed("CREATE INDEX by_total ON orders (total, later)");
+    database.build_indexes();
+    assert!(database.run(waits).is_ok());
+    for (rest, said) in [
+        (
+            "state = 'open' ORDER BY placed DESC LIMIT 10",
+            "add placed IS NOT NULL, and the index by_state serves the statement",
+        ),
+        ("state = 'open'", "add placed IS NOT NULL, and the index by_state"),
+        (
+            "total > 5",
+            "add a comparison of later by =, IN or a range, and the index by_total",
+        ),
+        ("n = 5", "CREATE INDEX by_n ON orders (n);"),
+        (
+            "n > 5 AND later IN (1, 2)",
+            "CREATE INDEX by_later_n ON orders (later, n);",
+        ),
+        (
+            "n = 5 AND score > 1 ORDER BY placed DESC",
+            "CREATE INDEX by_n_placed ON orders (n, placed DESC), and add placed IS NOT NULL;",
+        ),
+    ] {
+        let error = database.fail(&format!("SELECT id FROM orders WHERE {rest}"));
+        assert!(error.to_string().contains(said), "{rest}: {error}");
+        assert_eq!(kind(&error), Kind::Refused, "{rest}: {error}");
+    }
+    // An index cannot hold these columns, or no index serves the condition.
+    for rest in [
+        "score = 1",
+        "missing = 1",
+        "placed > '2026-01-01'",
+        "n <> 5",
+        "n = 1 OR id = 'a'",
+    ] {
+        let error = database
+            .fail(&format!("SELECT id FROM orders WHERE {rest}"))
+            .to_string();
+        assert!(error.contains("keep a table whose key"), "{rest}: {error}");
+    }
+    database.succeed("CREATE TABLE t (a BIGINT, b VARCHAR, n BIGINT, PRIMARY KEY (a, b))");
+    let error = database
+        .fail("SELECT * FROM t WHERE a = 1 ORDER BY n")
+        .to_string();
+    assert!(
+        error.contains("or create an index by CREATE INDEX by_a_n ON t (a, n), and add n IS NOT NULL"),
+        "{error}"
+    );
 }
 
 #[test]

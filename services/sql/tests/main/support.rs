@@ -98,7 +98,7 @@ impl Database {
                 }
             }
             Statement::Change(statement) => {
-                change(engine, statement)?;
+                change(engine, *statement, &|_, _| {})?;
                 Done::Changed
             }
         })

@@ -40,8 +40,12 @@ pub(super) fn create(engine: &Engine, create: CreateIndex) -> Result<TableChange
 /// Sets the types of the columns of an index to the types in the table.
 fn set_types(table: &WideTable, name: &str, source: &mut KeySource) -> std::result::Result<(), String> {
     let type_of = |name: &str| -> std::result::Result<ColumnType, String> {
-        table.type_of(name).ok_or_else(|| {
-            format!("column {name:?} is neither declared nor part of the key; declare it first")
+        table.type_of(name).ok_or_else(|| match table.column_type(name) {
+            Some(_) => format!(
+                "column {name:?} is declared by a pattern, and the columns of an index are declared by their names; declare \
+                 it by ALTER TABLE … ADD"
+            ),
+            None => format!("column {name:?} is neither declared nor part of the key; declare it first"),
         })
     };
     match source {
