@@ -2,36 +2,48 @@
 //!
 //! An edit, a recall and a deletion change the message and add an event to its feed, by one atomic write. Counters
 //! change without an event.
+//!
+//! The event of an edit has the new values. A recall or deletion also removes these values from the earlier events of
+//! its message, by the same write; the events then report the columns as removed. Copies in inboxes have no values of
+//! edits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tideline_engine::backend::Direction;
 use tideline_engine::feeds::{Audience, FeedName, Recipient};
 use tideline_engine::model::feed::{
-    CLEARED, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, TARGET, TIME, TO,
+    CLEARED, COUNTER_PREFIX, EDIT, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, RESERVED, SENDER, SOURCE,
+    TARGET, TIME, TO,
 };
-use tideline_engine::model::{SequenceSource, Timestamp};
+use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Increment, Mutation, RowCondition, RowOutcome, RowWrite,
-    RowWriteOptions, StoredRow, Unchanged, Update,
+    RowWriteOptions, StoredRow, Unchanged, Update, WideError,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::feed::EditMessage;
 use tideline_rows::{Result, RowsError};
 
-use crate::delivery::{audience, has_copies};
+use crate::delivery::{audience, has_copies, is_closed, write_open};
+use crate::members::ENTRIES_PER_WRITE;
 use crate::message::{
     Values, check_length, check_name, columns_of, damaged, names_in, newest, reserved, sequence_of,
     to_columns,
 };
+use crate::read::begin_scan;
 use crate::send::{
-    CopyRoom, ReaderLists, WriteTerms, check_sequence, check_written, entry_columns, inbox_entry, new_row,
-    push_entries, stored_key,
+    CopyRoom, ROW_BYTES, ReaderLists, WriteTerms, check_sequence, check_written, copy_of, entry_columns,
+    inbox_entry, new_row, number_in_use, push_entries, renewed_entry, stored_key,
 };
 
 /// Maximum number of attempts to change a message while other requests change it too.
-const ATTEMPTS_MAX: usize = 100;
+const ATTEMPTS_MAX: u32 = 100;
+/// Maximum size of the events of edits that a write changes, in bytes. A larger event is changed alone. The last of
+/// these writes also changes the message and its entries in inboxes.
+const EDIT_BYTES_PER_WRITE: usize = 256 << 10;
 /// Maximum number of counters of a message, and of counters that a request changes.
 pub const COUNTERS_MAX: usize = 100;
 /// Maximum length of the name of a counter, in bytes.
@@ -94,7 +106,7 @@ impl RowChange {
     }
 }
 
-/// Change of the copies of a message in inboxes; the default in tables without copies.
+/// Change of the entries of a message in inboxes. Without copies and without a time-to-live, entries do not change.
 #[derive(Default)]
 struct CopyChange<'a> {
     /// Members whose entries of the message change.
@@ -116,19 +128,28 @@ impl<'a> CopyChange<'a> {
         (sequence, row): (i64, &Mutation<'_>),
         change: &Change,
     ) -> Self {
-        if !has_copies(table) {
+        let changed = change.row.result(table, row);
+        // An entry expires with its message, so it gets the time of the change too. An entry of a deleted message
+        // expires without that.
+        let is_renewed = has_ttl(table) && changed.is_some();
+        if !has_copies(table) && !is_renewed {
             return Self::default();
         }
         // Copies before this number are never read. A member who does not see the message has no entry.
-        let is_changed = audience.changes_copied_from.is_some_and(|from| sequence >= from);
+        let is_copied = audience.changes_copied_from.is_some_and(|from| sequence >= from);
+        let is_changed = is_renewed || has_copies(table) && is_copied;
         let has_entry = |member: &&&Recipient| is_changed && member.visible_from <= sequence;
         let recipients: Vec<&Recipient> = readers.iter().filter(has_entry).copied().collect();
-        let changed = change.row.result(table, row);
         let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());
-        let message = changed.as_ref();
+        let message = changed.as_ref().filter(|_| is_copied);
         let message = message.and_then(|values| room.take(table, values, recipients.len()));
+        // A copy of the values of an edit would remain after a recall of the message.
+        let event = match &change.row {
+            RowChange::Update(_) => None,
+            RowChange::Replace(_) | RowChange::Delete => room.take(table, &change.event, readers.len()),
+        };
         Self {
-            event: room.take(table, &change.event, readers.len()),
+            event,
             recipients,
             is_deletion: changed.is_none(),
             message,
@@ -218,7 +239,7 @@ pub fn edit(
             let names = serde_json::to_string(&changes.clear).unwrap_or_default();
             event.push(reserved(table, CLEARED, CellValue::Json(names.into())));
         }
-        event.push(reserved(table, EVENT, CellValue::String("edit".into())));
+        event.push(reserved(table, EVENT, CellValue::String(EDIT.into())));
         Ok(Some(Change {
             row: RowChange::Update(Update {
                 columns,
@@ -230,12 +251,13 @@ pub fn edit(
     edited.ok_or_else(|| missing(table, target.sequence))
 }
 
-/// Removes the columns of a message, and marks it as recalled. Returns the sequence number of the event; `None` if the
-/// message was recalled before.
+/// Removes the columns of a message, and the values in the events of its edits, and marks the message as recalled.
+/// Returns the sequence number of the event; `None` if the message was recalled before.
 ///
 /// # Errors
 ///
-/// The errors of [`edit`], except those of columns.
+/// The errors of [`edit`], except those of columns. The events of the oldest of many edits may have lost their values
+/// then, although the message is not recalled.
 pub fn recall(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -261,12 +283,13 @@ pub fn recall(
     })
 }
 
-/// Removes a message. Returns the sequence number of the event. The event keeps the message id, so that the message is
-/// not written again by a repeated request.
+/// Removes a message, and the values in the events of its edits. Returns the sequence number of the event. The event
+/// keeps the message id, so that the message is not written again by a repeated request.
 ///
 /// # Errors
 ///
-/// The errors of [`edit`], except those of columns.
+/// The errors of [`edit`], except those of columns. The events of the oldest of many edits may have lost their values
+/// then, although the message exists.
 pub fn delete(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -301,8 +324,9 @@ fn change(
         check_length("as", principal, "the request")?;
     }
     let feed = engine.feed(table, target.feed)?;
-    let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
     let (key, partition) = stored_key(table, feed, target.sequence)?;
+    // Events whose values cannot be removed, because their parts are closed for writes.
+    let mut closed = BTreeSet::new();
     for _ in 0..ATTEMPTS_MAX {
         let stored = stored_message(engine, table, &key, target.sequence)?;
         let row = stored.columns().map_err(|reason| damaged(table, reason))?;
@@ -318,6 +342,30 @@ fn change(
                 target.sequence
             )));
         }
+        let mut edits = match &change.row {
+            RowChange::Update(_) => Vec::new(),
+            RowChange::Replace(_) | RowChange::Delete => {
+                edits_with_values(engine, table, feed, (target.sequence, &row))?
+            }
+        };
+        edits.retain(|edit| !closed.contains(&edit.sequence));
+        // A write has a limited size, so the oldest of many events are changed before.
+        let mut earlier = batches(&edits);
+        let edits = earlier.pop().unwrap_or_default();
+        // Readers of all tables wait for the end of a claim, so it begins after the scan of the feed.
+        let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
+        if !earlier.is_empty() {
+            // Without the message, the feed can have been deleted before the claim. The last write checks this itself.
+            let found = engine.row(table, &key)?;
+            if found.map(|row| row.digest()) != Some(stored.digest()) {
+                continue;
+            }
+            if let Some(event) = target.event
+                && engine.row(table, &stored_key(table, feed, event)?.0)?.is_some()
+            {
+                return Err(number_in_use("the event"));
+            }
+        }
         complete_event(
             table,
             (target.sequence, &row),
@@ -331,6 +379,11 @@ fn change(
         let entry = inbox_entry(table, feed);
         let copies = CopyChange::new(table, (&audience, &readers), (target.sequence, &row), &change);
         let event_copy = copies.event.as_ref();
+        for batch in earlier {
+            let make =
+                |edit: &Edit, next_id: &mut dyn FnMut() -> i64| edit.without_values(table, feed, next_id());
+            write_open(engine, table, batch, &make)?;
+        }
         let make = |next_id: &mut dyn FnMut() -> i64| {
             let event = new_row(table, feed, target.event, &change.event, next_id)?;
             let message = RowWrite {
@@ -347,6 +400,9 @@ fn change(
             };
             let sequence = event.time;
             let mut rows = vec![message, event];
+            for edit in edits {
+                rows.push(edit.without_values(table, feed, sequence)?);
+            }
             push_entries(table, &readers, sequence, (&entry, event_copy), &mut rows)?;
             copies.push(table, target.sequence, (&entry, sequence), &mut rows)?;
             Ok(rows)
@@ -365,6 +421,16 @@ fn change(
         if written.changed.is_some() {
             continue;
         }
+        let before = closed.len();
+        for (edit, outcome) in edits.iter().zip(written.rows.iter().skip(2)) {
+            if is_closed(table, outcome)? {
+                closed.insert(edit.sequence);
+            }
+        }
+        let is_writable = |outcome: &RowOutcome| !matches!(outcome, RowOutcome::Refused(_));
+        if closed.len() > before && written.rows[..2].iter().all(is_writable) {
+            continue;
+        }
         check_written(table, &written.rows, |row| match row {
             0 => format!("message {}", target.sequence),
             _ => "the event".to_owned(),
@@ -375,10 +441,119 @@ fn change(
         }
         return Ok(Some(event));
     }
-    Err(RowsError::ConditionFailed(format!(
-        "message {} was changed by other requests during {ATTEMPTS_MAX} attempts; send the request again",
-        target.sequence
-    )))
+    // The client can send the request again.
+    let contended = WideError::Contended {
+        attempts: ATTEMPTS_MAX,
+    };
+    Err(EngineError::from(contended).into())
+}
+
+/// Event of an edit that has values of its message.
+struct Edit {
+    sequence: i64,
+    /// Columns of the event, with the names of the changed columns instead of their values.
+    kept: Values,
+    /// Approximate size of the write of these columns, in bytes.
+    bytes: usize,
+}
+
+impl Edit {
+    /// Returns a write that removes the values from the event.
+    fn without_values<'w>(
+        &self,
+        table: &WideTable,
+        feed: TimelineId,
+        time: i64,
+    ) -> std::result::Result<RowWrite<'w>, EngineError> {
+        let (key, partition) = stored_key(table, feed, self.sequence)?;
+        let kept = self.kept.iter();
+        let kept = kept.map(|(name, value)| Column::with(name.clone(), time, value.clone()));
+        let mut columns: Vec<Column<'w>> = kept.collect();
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(RowWrite {
+            key,
+            partition,
+            time,
+            action: Action::Put(columns),
+            condition: None,
+            image: Image::None,
+        })
+    }
+}
+
+/// Divides events of edits into those of each write.
+fn batches(mut edits: &[Edit]) -> Vec<&[Edit]> {
+    let mut batches = Vec::new();
+    while !edits.is_empty() {
+        let mut bytes = 0;
+        let fits = |edit: &&Edit| {
+            bytes += edit.bytes;
+            bytes <= EDIT_BYTES_PER_WRITE
+        };
+        let count = edits.iter().take(ENTRIES_PER_WRITE).take_while(fits).count();
+        let (batch, later) = edits.split_at(count.max(1));
+        batches.push(batch);
+        edits = later;
+    }
+    batches
+}
+
+/// Returns the events of the edits of a message that have values, the oldest first. The caller's write must require
+/// that the message is unchanged: every edit changes its message too, so no other event is written meanwhile.
+fn edits_with_values(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    (sequence, message): (i64, &Mutation<'_>),
+) -> Result<Vec<Edit>> {
+    if newest(table, message, EDITED).is_none() {
+        return Ok(Vec::new());
+    }
+    // The generated number of an event is the time at which the event has changed its message.
+    let bounds = match table.feed().sequence {
+        SequenceSource::Generated if message.time <= sequence => return Ok(Vec::new()),
+        SequenceSource::Generated => (Bound::Excluded(sequence), Bound::Included(message.time)),
+        SequenceSource::Manual => (Bound::Unbounded, Bound::Unbounded),
+    };
+    let ranges = engine.messages_of(table, feed, bounds)?;
+    let mut scan = begin_scan(engine, table, ranges, Direction::Ascending, usize::MAX);
+    let mut edits = Vec::new();
+    while let Some(found) = scan.next_row()? {
+        let row = found.row.columns().map_err(|reason| damaged(table, reason))?;
+        let is_edit = matches!(newest(table, &row, EVENT), Some(CellValue::String(kind)) if **kind == *EDIT)
+            && matches!(newest(table, &row, TARGET), Some(CellValue::I64(target)) if *target == sequence);
+        if !is_edit {
+            continue;
+        }
+        let is_kept = |column: &&Column<'_>| {
+            table
+                .name_of(&column.name)
+                .is_some_and(|name| RESERVED.contains(&name))
+        };
+        let (kept, values): (Vec<_>, Vec<_>) = row.columns.iter().partition(is_kept);
+        if values.is_empty() {
+            continue;
+        }
+        let mut removed = names_in(table, &row, CLEARED).unwrap_or_default();
+        let names = values.iter().filter_map(|column| table.name_of(&column.name));
+        removed.extend(names.map(str::to_owned));
+        let mut kept: Values = kept.into_iter().filter_map(value_of).collect();
+        let (cleared, _) = table.column(CLEARED);
+        kept.retain(|(name, _)| *name != cleared);
+        let names = serde_json::to_string(&removed).unwrap_or_default();
+        kept.push((cleared, CellValue::Json(names.into())));
+        edits.push(Edit {
+            sequence: sequence_of(table, &found.row.key)?,
+            bytes: ROW_BYTES + copy_of(&kept).len(),
+            kept,
+        });
+    }
+    Ok(edits)
+}
+
+/// Returns true if messages of the table expire.
+fn has_ttl(table: &WideTable) -> bool {
+    table.settings().ttl.is_some()
 }
 
 /// Adds the columns that every event has: its message, the principal, the time, and the readers.
@@ -467,26 +642,43 @@ pub fn count(
             && newest(table, row, RECALLED).is_none()
             && counters_with(row) <= COUNTERS_MAX
     };
+    // An entry expires with its message, so it gets the time of the change too.
+    let entry = inbox_entry(table, feed);
+    let audience = match has_ttl(table) {
+        true => audience(engine, table, feed)?,
+        false => Arc::default(),
+    };
+    let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
+    let except = except.unwrap_or_default();
+    let mut readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
+    readers.retain(|member| member.visible_from <= target.sequence);
     let make = |next_id: &mut dyn FnMut() -> i64| {
+        let time = next_id();
         let increments = names.iter().zip(add.values()).map(|(column, by)| Increment {
             column: column.clone(),
             by: *by,
             is_unsigned: false,
         });
-        Ok(vec![RowWrite {
+        let mut rows = vec![RowWrite {
             key: key.clone(),
             partition,
-            time: next_id(),
+            time,
             action: Action::Update(Update {
                 increments: increments.collect(),
                 ..Update::default()
             }),
             condition: Some(Box::new(can_count) as RowCondition<'_>),
             image: Image::After,
-        }])
+        }];
+        for reader in &readers {
+            rows.push(renewed_entry(table, reader.inbox, target.sequence, &entry, time)?);
+        }
+        Ok(rows)
     };
     let options = RowWriteOptions {
         durability: terms.durability,
+        // Without a condition that is met, neither the message nor an entry changes.
+        is_whole: !readers.is_empty(),
         ..RowWriteOptions::default()
     };
     let (_, written) = engine.write_rows(table, &make, &options)?;
@@ -509,13 +701,13 @@ pub fn count(
     }
 }
 
-/// Returns the row of a message. An event is not a message.
+/// Returns the row of a message. Neither an event nor the entry of an inbox, which refers to a message, is a message.
 fn stored_message(engine: &Engine, table: &WideTable, key: &[u8], sequence: i64) -> Result<StoredRow> {
     let stored = engine.row(table, key)?.ok_or_else(|| missing(table, sequence))?;
     let row = stored.columns().map_err(|reason| damaged(table, reason))?;
-    let is_event = newest(table, &row, EVENT).is_some();
+    let is_other = newest(table, &row, EVENT).is_some() || newest(table, &row, SOURCE).is_some();
     drop(row);
-    match is_event {
+    match is_other {
         false => Ok(stored),
         true => Err(missing(table, sequence)),
     }

@@ -267,13 +267,13 @@ pub(crate) fn back_fill(
 }
 
 /// Function that returns the write of one row. Its second argument returns version numbers.
-type MakeRow<'m, 'v, T> =
+pub(crate) type MakeRow<'m, 'v, T> =
     &'m dyn Fn(&T, &mut dyn FnMut() -> i64) -> std::result::Result<RowWrite<'v>, EngineError>;
 
-/// Writes rows of one inbox, without the rows whose parts are closed for writes. Returns the number of these omitted
-/// rows. The rows of an inbox are written together, so one refused row prevents the others: the write is then repeated
+/// Writes rows of one feed or inbox, without the rows whose parts are closed for writes. Returns the number of these
+/// omitted rows. The rows of a feed are written together, so one refused row prevents the others: the write is then repeated
 /// without it.
-fn write_open<'v, T>(
+pub(crate) fn write_open<'v, T>(
     engine: &Engine,
     table: &Arc<WideTable>,
     rows: &[T],
@@ -295,7 +295,7 @@ fn write_open<'v, T>(
     Ok((rows.len() - left.len()) as u64)
 }
 
-/// Returns true if a row of an inbox was refused because its part is closed for writes or dropped.
+/// Returns true if a row of a feed or inbox was refused because its part is closed for writes or dropped.
 ///
 /// # Errors
 ///
@@ -307,9 +307,9 @@ pub(crate) fn is_closed(table: &WideTable, outcome: &RowOutcome) -> Result<bool>
         }
         RowOutcome::Refused(refused) => {
             let reason = refused_text(table, refused);
-            Err(RowsError::Invalid(format!("an inbox entry: {reason}")))
+            Err(RowsError::Invalid(format!("an entry of the feed: {reason}")))
         }
-        // `NotApplied`: another entry of the inbox was refused, and the entries of an inbox are written together.
+        // `NotApplied`: another row of the feed or inbox was refused, and its rows are written together.
         RowOutcome::Written(_) | RowOutcome::NotApplied | RowOutcome::ConditionFailed(_) => Ok(false),
     }
 }

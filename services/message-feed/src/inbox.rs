@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
 use tideline_engine::model::TimelineId;
-use tideline_engine::model::feed::{COPY, EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
+use tideline_engine::model::feed::{COPY, EDIT, EVENT, EXCEPT, MENTIONS, RECALLED, SENDER, SOURCE, TO};
 use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, ErrorKind, Timeline, WideTable};
@@ -166,6 +166,11 @@ fn sources<'e>(
         // later changes of the message.
         let from = audience.copied_from.map(|from| from.max(member.joined));
         copied_from.extend(from.map(|from| (member.feed, from)));
+        if member.is_filling {
+            // The entries of all earlier messages may be missing.
+            pulled.push((member.feed, member.visible_from, None));
+            continue;
+        }
         for (from, to) in &audience.pulled {
             pulled.push((member.feed, (*from).max(member.visible_from), *to));
         }
@@ -233,11 +238,17 @@ fn shown(
                     .copied_from
                     .get(&source)
                     .is_some_and(|from| sequence >= *from);
-                match newest(table, &columns, COPY).filter(|_| is_current) {
+                let copy = match newest(table, &columns, COPY).filter(|_| is_current) {
                     Some(CellValue::Binary(copy)) => {
-                        Some(StoredRow::with_columns(key, Bytes::copy_from_slice(copy)))
+                        let copy = StoredRow::with_columns(key.clone(), Bytes::copy_from_slice(copy));
+                        // Earlier builds have copied edits. A recall removes their values only from the feed.
+                        Some(copy).filter(|copy| !is_edit(table, copy))
                     }
-                    _ => match engine.row(table, &key)? {
+                    _ => None,
+                };
+                match copy {
+                    Some(copy) => Some(copy),
+                    None => match engine.row(table, &key)? {
                         Some(message) => Some(message),
                         // The message was deleted, or has expired.
                         None => return Ok(None),
@@ -254,6 +265,16 @@ fn shown(
         is_wanted && reader.viewer.sees(table, &columns)
     };
     Ok(is_shown.then_some(row))
+}
+
+/// Returns true for the event of an edit, and for a row that cannot be read.
+fn is_edit(table: &WideTable, row: &StoredRow) -> bool {
+    match row.columns() {
+        Ok(columns) => {
+            matches!(newest(table, &columns, EVENT), Some(CellValue::String(kind)) if **kind == *EDIT)
+        }
+        Err(_) => true,
+    }
 }
 
 /// Returns true if the lists of a message allow that a user sees it in the inbox.

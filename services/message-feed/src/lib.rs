@@ -23,6 +23,46 @@
 //! | `state` | state of the delivery of a feed |
 //! | [`search`] | searches over messages |
 //! | [`viewer`] | messages as one user sees them |
+//!
+//! # Examples
+//!
+//! ```
+//! # use std::sync::Arc;
+//! #
+//! # use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
+//! # use tideline_engine::model::{SystemClock, TableModel, TableName, TableSpec};
+//! # use tideline_engine::{Engine, Settings};
+//! use tideline_engine::feeds::FeedName;
+//! use tideline_message_feed::MessageEncoder;
+//! use tideline_message_feed::read::{ReadTerms, Room, page};
+//! use tideline_message_feed::send::{WriteTerms, send};
+//! use tideline_openapi::feed::{FeedSettings, NewMessage};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
+//! # let engine = Engine::open(backend, Arc::new(SystemClock), Settings::new(folder.path().join("index")))?;
+//! let (feed, rows) = FeedSettings::default().into_spec()?;
+//! let spec = TableSpec {
+//!     model: TableModel::Feed,
+//!     wide: Some(Box::new(rows)),
+//!     feed: Some(feed),
+//!     ..TableSpec::default()
+//! };
+//! engine.create_table(TableName::new("chat")?, spec)?;
+//! let table = engine.feed_table("chat")?;
+//!
+//! let room = FeedName::parse("room,name=lobby");
+//! let messages: Vec<NewMessage> = serde_json::from_str(r#"[{"sender": "ann", "columns": {"text": "hello"}}]"#)?;
+//! let sent = send(&engine, &table, &room, &messages, &WriteTerms::default())?;
+//!
+//! let (terms, encoder) = (ReadTerms::default(), MessageEncoder::default());
+//! let mut space = Room::default();
+//! let read = page(&engine, &table, (sent.feed, &terms), &encoder, (10, &mut space), &|| false)?;
+//! assert_eq!(read.messages.len(), 1);
+//! assert!(read.messages.to_json().contains("hello"));
+//! # engine.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod blocks;
 pub mod change;

@@ -12,8 +12,8 @@ use tideline_engine::backend::Direction;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::TimelineId;
-use tideline_engine::model::feed::{CURSOR, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
+use tideline_engine::model::feed::{CURSOR, FILLING, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
+use tideline_engine::model::{Durability, TimelineId};
 use tideline_engine::rows::{
     Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowWrite, RowWriteOptions,
     StoredRow, Update,
@@ -26,6 +26,7 @@ use crate::delivery::{audience, back_fill, pull, purge, push_max, shrunk};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::{begin_index_scan, begin_scan};
 use crate::send::delete_rows;
+use crate::viewer::inbox_user;
 
 /// Type of the feeds that are inboxes. The tag `user` names their user.
 pub const INBOX: &str = "inbox";
@@ -47,6 +48,9 @@ pub struct Membership {
     pub cursor: Option<i64>,
     /// True if unread messages of the feed do not count for the user.
     pub is_muted: bool,
+    /// True while the inbox does not have the entries of all earlier messages yet that the member sees. Readers of the
+    /// inbox read the messages from the feed until then.
+    pub is_filling: bool,
 }
 
 /// Returns the name of the inbox of a user.
@@ -107,6 +111,7 @@ fn membership(users: &WideTable, row: &StoredRow) -> Result<Option<Membership>> 
         visible_from: number(VISIBLE_FROM).unwrap_or(joined),
         cursor: number(CURSOR),
         is_muted: matches!(newest(users, &columns, MUTED), Some(CellValue::Bool(true))),
+        is_filling: matches!(newest(users, &columns, FILLING), Some(CellValue::Bool(true))),
     }))
 }
 
@@ -247,11 +252,12 @@ pub struct Joined {
 
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
 /// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request
-/// is safe: it completes an interrupted request, and does not change an existing membership.
+/// is safe: it completes an interrupted request, and does not change an existing membership. After an interrupted
+/// request, readers of the inbox read the messages from the feed.
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an invalid name, [`RowsError::ConditionFailed`] if the user leaves meanwhile,
+/// [`RowsError::Invalid`] for an invalid name and for an inbox, which has no members, [`RowsError::ConditionFailed`] if the user leaves meanwhile,
 /// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`Engine::users_table`],
 /// [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
 pub fn join(
@@ -264,6 +270,11 @@ pub fn join(
 ) -> Result<Joined> {
     check_length("the user", user, "the request")?;
     let users = engine.users_table(table)?;
+    if is_inbox(engine, table, feed)? {
+        return Err(RowsError::Invalid(
+            "the feed is the inbox of a user, which has no members; add the user to another feed".to_owned(),
+        ));
+    }
     let feed = engine.feed_or_new(table, feed)?;
     let inbox = engine.feed_or_new(table, &inbox_of(user)?)?;
     let (key, partition) = user_key(&users, user, feed, "")?;
@@ -277,6 +288,10 @@ pub fn join(
             number(JOINED, time),
             number(VISIBLE_FROM, visible_from.unwrap_or(time)),
         ];
+        if visible_from.is_some_and(|from| from < time) {
+            let (name, value) = reserved(&users, FILLING, CellValue::Bool(true));
+            columns.push(Column::with(name, time, value));
+        }
         columns.sort_by(|one, other| one.name.cmp(&other.name));
         let is_new = |row: Option<&Mutation<'_>>| row.is_none();
         Ok(vec![RowWrite {
@@ -298,7 +313,7 @@ pub fn join(
     engine.audience_changed(table, feed);
     let known_from = engine.next_version();
     let joined = member(engine, table, feed, user)?;
-    let joined = joined.ok_or_else(|| {
+    let mut joined = joined.ok_or_else(|| {
         RowsError::ConditionFailed(format!(
             "user {user:?} has left the feed meanwhile; send the request again"
         ))
@@ -308,16 +323,64 @@ pub fn join(
         // the join. Its message is neither written to the inbox nor a part of the history. The range is short.
         let meanwhile = (joined.joined.max(joined.visible_from), known_from);
         back_fill(engine, table, (&joined, inbox), meanwhile, &|| false)?;
+    } else if joined.is_filling {
+        // An earlier request was interrupted, perhaps before it has written the entries of these messages.
+        let since = (joined.joined.max(joined.visible_from), known_from);
+        back_fill(engine, table, (&joined, inbox), since, is_stopped)?;
     }
     if audience(engine, table, feed)?.members.len() > push_max(table) {
         pull(engine, table, &users, feed)?;
     }
     let history = (joined.visible_from, joined.joined);
     let skipped = back_fill(engine, table, (&joined, inbox), history, is_stopped)?;
+    if std::mem::take(&mut joined.is_filling) {
+        end_filling(engine, &users, &joined)?;
+    }
     Ok(Joined {
         member: joined,
         skipped,
     })
+}
+
+/// Returns true for the name of an inbox. The inbox need not exist.
+fn is_inbox(engine: &Engine, table: &WideTable, feed: &FeedName) -> Result<bool> {
+    match feed {
+        FeedName::Key(key) => {
+            let tags = key.strip_prefix(INBOX.as_bytes());
+            Ok(tags.is_some_and(|tags| tags.is_empty() || tags.starts_with(b",")))
+        }
+        FeedName::Id(feed) => Ok(inbox_user(engine, table, *feed)?.is_some()),
+    }
+}
+
+/// Stores that the inbox of a member has the entries of all messages that the member sees. After a crash, the mark can
+/// still exist; readers then read more than they need.
+fn end_filling(engine: &Engine, users: &WideTable, joined: &Membership) -> Result<()> {
+    let (key, partition) = user_key(users, &joined.user, joined.feed, "")?;
+    // The user can have left and joined again.
+    let is_same = |row: Option<&Mutation<'_>>| {
+        let time = row.and_then(|row| newest(users, row, JOINED));
+        matches!(time, Some(CellValue::I64(time)) if *time == joined.joined)
+    };
+    let make = |next_id: &mut dyn FnMut() -> i64| {
+        Ok(vec![RowWrite {
+            key: key.clone(),
+            partition,
+            time: next_id(),
+            action: Action::Update(Update {
+                columns: vec![Column::cleared(users.column(FILLING).0)],
+                ..Update::default()
+            }),
+            condition: Some(Box::new(is_same) as RowCondition<'_>),
+            image: Image::None,
+        }])
+    };
+    let options = RowWriteOptions {
+        durability: Some(Durability::Buffered),
+        ..RowWriteOptions::default()
+    };
+    engine.write_rows(users, &make, &options)?;
+    Ok(())
 }
 
 /// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns
@@ -457,6 +520,13 @@ pub enum MemberChange<'a> {
         /// The sequence number.
         sequence: i64,
     },
+    /// Only messages up to a sequence number count as read, even if the present cursor is higher.
+    Rewind {
+        /// Device whose cursor is set; `None` = the user.
+        device: Option<&'a str>,
+        /// The sequence number.
+        sequence: i64,
+    },
     /// Unread messages of the feed do not count for the user, or count again.
     Muted(bool),
 }
@@ -465,8 +535,8 @@ pub enum MemberChange<'a> {
 ///
 /// # Errors
 ///
-/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name,
-/// and the errors of [`Engine::write_rows`].
+/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name
+/// and for a sequence number above all that the server has assigned, and the errors of [`Engine::write_rows`].
 pub fn change_member(
     engine: &Engine,
     table: &WideTable,
@@ -474,12 +544,25 @@ pub fn change_member(
     user: &str,
     change: MemberChange<'_>,
 ) -> Result<Option<i64>> {
-    let device = match change {
-        MemberChange::Cursor { device, .. } => device,
-        MemberChange::Muted(_) => None,
+    let (device, sequence) = match change {
+        MemberChange::Cursor { device, sequence } | MemberChange::Rewind { device, sequence } => {
+            (device, Some(sequence))
+        }
+        MemberChange::Muted(_) => (None, None),
     };
     if let Some(device) = device {
         check_length("the device", device, "the request")?;
+    }
+    // Later messages would count as read. Manual sequence numbers have no such bound.
+    let highest = match table.layout().generated() {
+        Some(_) => engine.next_version(),
+        None => i64::MAX,
+    };
+    if let Some(sequence) = sequence.filter(|sequence| *sequence > highest) {
+        return Err(RowsError::Invalid(format!(
+            "sequence: {sequence} is above {highest}, which no sequence number so far exceeds; send the number of a \
+             message"
+        )));
     }
     let users = engine.users_table(table)?;
     let missing = || EngineError::NoSuchMember {
@@ -500,12 +583,15 @@ pub fn change_member(
         (Some(row), MemberChange::Cursor { sequence, .. }) => {
             cursor_of(row).is_none_or(|before| before < sequence)
         }
+        (Some(row), MemberChange::Rewind { sequence, .. }) => cursor_of(row) != Some(sequence),
         (Some(_), MemberChange::Muted(_)) => true,
     };
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
         let (name, value) = match change {
-            MemberChange::Cursor { sequence, .. } => reserved(&users, CURSOR, CellValue::I64(sequence)),
+            MemberChange::Cursor { sequence, .. } | MemberChange::Rewind { sequence, .. } => {
+                reserved(&users, CURSOR, CellValue::I64(sequence))
+            }
             MemberChange::Muted(is_muted) => reserved(&users, MUTED, CellValue::Bool(is_muted)),
         };
         let column = Column {

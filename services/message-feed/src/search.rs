@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
+use tideline_engine::condition::Condition;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{EXCEPT, FEED, SOURCE, TO};
@@ -111,13 +112,11 @@ fn condition(
         .map(|feed| readable_feed(engine, table, &FeedName::parse(feed), user));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    let in_feeds = json!({"column": FEED, "in": ids});
-    let all = match &filter {
+    let in_feeds = serde_json::from_value::<RowFilter>(json!({"column": FEED, "in": ids}))
+        .map_err(|error| RowsError::Invalid(error.to_string()))?;
+    // A `Value` does not keep all digits of a number, so the conditions are joined without one.
+    Ok(Some(match filter {
         None => in_feeds,
-        Some(filter) => json!({"and": [in_feeds, filter]}),
-    };
-    let parsed = serde_json::from_value(all);
-    parsed
-        .map(Some)
-        .map_err(|error| RowsError::Invalid(error.to_string()))
+        Some(RowFilter(filter)) => RowFilter(Condition::And(vec![in_feeds.0, filter])),
+    }))
 }

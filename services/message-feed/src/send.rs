@@ -6,6 +6,7 @@
 //!
 //! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::ops::Bound;
@@ -22,7 +23,7 @@ use tideline_engine::model::feed::{
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
     Action, CellValue, Column, Effect, Image, Mutation, RowCommit, RowCondition, RowOutcome, RowWrite,
-    RowWriteOptions, WideError,
+    RowWriteOptions, Update, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::feed::{NewMessage, SendMessages};
@@ -51,7 +52,7 @@ const COPY_BYTES_MAX: usize = 64 << 10;
 /// Maximum size of a write with copies, in bytes. It is below the limit of a write, because the sizes are estimated.
 const COPIED_WRITE_BYTES: usize = 3 << 20;
 /// Estimated size of a row of a write without the columns of its message, in bytes.
-const ROW_BYTES: usize = 150;
+pub(crate) const ROW_BYTES: usize = 150;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
 /// Maximum number of attempts to commit a request while others change the same rows; then it is refused as contended.
@@ -102,7 +103,7 @@ pub struct SentMessage {
 struct Draft<'m> {
     values: Values,
     /// Members whose inboxes show the message; `None` = all.
-    to: Option<&'m [String]>,
+    to: Option<Cow<'m, [String]>>,
     /// Members whose inboxes do not show the message.
     except: &'m [String],
     id: Option<&'m str>,
@@ -270,27 +271,32 @@ fn draft<'m>(
             values.push(reserved(table, column, CellValue::String(text.to_owned().into())));
         }
     }
-    let to = message.to.as_ref();
+    // The sender sees the message too, unless `except` has the sender.
+    let to = message.to.as_deref().map(|to| match sender {
+        Some(sender) if !to.iter().any(|name| name == sender) => {
+            Cow::Owned(to.iter().cloned().chain([sender.to_owned()]).collect())
+        }
+        _ => Cow::Borrowed(to),
+    });
+    if let Some(to) = message.to.as_ref().filter(|to| to.len() > NAMES_MAX) {
+        return Err(over_names(path, "to", to.len()));
+    }
     for (what, column, names) in [
-        ("to", TO, to),
+        ("to", TO, to.as_deref()),
         (
             "except",
             EXCEPT,
-            Some(&message.except).filter(|names| !names.is_empty()),
+            Some(&*message.except).filter(|names| !names.is_empty()),
         ),
         (
             "mentions",
             MENTIONS,
-            Some(&message.mentions).filter(|names| !names.is_empty()),
+            Some(&*message.mentions).filter(|names| !names.is_empty()),
         ),
     ] {
         let Some(names) = names else { continue };
-        if names.len() > NAMES_MAX {
-            return Err(RowsError::over(
-                &format!("{path}: number of names in {what}"),
-                NAMES_MAX as u64,
-                names.len() as u64,
-            ));
+        if column != TO && names.len() > NAMES_MAX {
+            return Err(over_names(path, what, names.len()));
         }
         names.iter().try_for_each(|name| check_length(what, name, path))?;
         let json = serde_json::to_string(names).unwrap_or_default();
@@ -305,11 +311,20 @@ fn draft<'m>(
     });
     Ok(Draft {
         values,
-        to: message.to.as_deref(),
+        to,
         except: &message.except,
         id: message.id.as_deref(),
         given,
     })
+}
+
+/// Returns the error for a list of a message with too many names.
+fn over_names(path: impl Display, what: &str, count: usize) -> RowsError {
+    RowsError::over(
+        &format!("{path}: number of names in {what}"),
+        NAMES_MAX as u64,
+        count as u64,
+    )
 }
 
 /// Checks that a sequence number is given if the table has manual sequence numbers, and not given otherwise.
@@ -421,7 +436,7 @@ fn begin_write(
         let audience = audience(engine, table, feed)?;
         let readers: Vec<Vec<&Recipient>> = new
             .iter()
-            .map(|(_, draft)| ReaderLists::new(draft.to, draft.except).among(&audience))
+            .map(|(_, draft)| ReaderLists::new(draft.to.as_deref(), draft.except).among(&audience))
             .collect();
         let entries = new.len() + readers.iter().map(Vec::len).sum::<usize>();
         if entries > ENTRIES_MAX {
@@ -545,6 +560,38 @@ pub(crate) fn push_entries<'v>(
     Ok(())
 }
 
+/// Returns a write that gives an inbox entry a new time, from which its time-to-live counts. A copy in the entry stays.
+pub(crate) fn renewed_entry<'v>(
+    table: &WideTable,
+    inbox: TimelineId,
+    sequence: i64,
+    entry: &'v Values,
+    time: i64,
+) -> std::result::Result<RowWrite<'v>, EngineError> {
+    let (key, partition) = stored_key(table, inbox, sequence)?;
+    Ok(RowWrite {
+        key,
+        partition,
+        time,
+        action: match has_copies(table) {
+            true => {
+                let columns = entry.iter();
+                let columns = columns.map(|(name, value)| Column {
+                    clears: true,
+                    ..Column::with(name.clone(), time, value.clone())
+                });
+                Action::Update(Update {
+                    columns: columns.collect(),
+                    ..Update::default()
+                })
+            }
+            false => Action::Put(to_columns(entry.iter(), time)),
+        },
+        condition: None,
+        image: Image::None,
+    })
+}
+
 /// Returns the columns of an inbox entry with a copy of its message, or without one.
 pub(crate) fn entry_columns<'v>(
     table: &WideTable,
@@ -563,7 +610,7 @@ pub(crate) fn entry_columns<'v>(
 
 /// Returns the copy of a message with these columns, in the form of stored rows. Its time is 0: a reader of a copy uses
 /// only values, and so the copy can be encoded before the write has a time.
-fn copy_of(values: &Values) -> Bytes {
+pub(crate) fn copy_of(values: &Values) -> Bytes {
     let message = Mutation {
         effect: Effect::Replace,
         time: 0,
@@ -607,10 +654,7 @@ pub(crate) fn check_written(
         match outcome {
             RowOutcome::Written(_) | RowOutcome::NotApplied => {}
             RowOutcome::ConditionFailed(_) => {
-                return Err(RowsError::ConditionFailed(format!(
-                    "{}: the feed has a message with this sequence number; nothing was written",
-                    path(number)
-                )));
+                return Err(number_in_use(&path(number)));
             }
             RowOutcome::Refused(refused) => {
                 let reason = refused_text(table, refused);
@@ -619,6 +663,13 @@ pub(crate) fn check_written(
         }
     }
     Ok(())
+}
+
+/// Returns the error for a given sequence number that the feed has already. `path` names the row.
+pub(crate) fn number_in_use(path: &str) -> RowsError {
+    RowsError::ConditionFailed(format!(
+        "{path}: the feed has a message with this sequence number; nothing was written"
+    ))
 }
 
 /// Returns the message with an id in a feed; `None` if no message has it. A deleted message is found by its event.

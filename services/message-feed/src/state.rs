@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{FAN_OUT, PULLED};
 use tideline_engine::rows::{
-    Action, CellValue, Column, Image, RowDigest, RowWrite, RowWriteOptions, Unchanged,
+    Action, CellValue, Column, Image, RowDigest, RowWrite, RowWriteOptions, Unchanged, WideError,
 };
-use tideline_engine::{Engine, WideTable};
-use tideline_rows::{Result, RowsError};
+use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_rows::Result;
 
 use crate::delivery::fan_out_max;
 use crate::members::user_key;
 use crate::message::{damaged, newest};
 
 /// Maximum number of attempts to change the state of a feed while other requests change it too.
-const ATTEMPTS_MAX: usize = 100;
+const ATTEMPTS_MAX: u32 = 100;
 
 /// Range of sequence numbers that members read from the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,9 +112,10 @@ impl State {
                 return Ok(true);
             }
         }
-        Err(RowsError::ConditionFailed(
-            "the delivery of the feed was changed by other requests; send the request again".to_owned(),
-        ))
+        let contended = WideError::Contended {
+            attempts: ATTEMPTS_MAX,
+        };
+        Err(EngineError::from(contended).into())
     }
 
     /// Sets the progress of the job.

@@ -98,6 +98,33 @@ pub fn readable_feed(
     }
 }
 
+/// Checks that a feed, which need not exist, can be changed on behalf of a user; `None` = any change. An inbox is only
+/// changed on behalf of its user.
+///
+/// # Errors
+///
+/// [`EngineError::Forbidden`] for the inbox of another user, and the errors of [`inbox_user`].
+pub fn check_writable(engine: &Engine, table: &WideTable, name: &FeedName, user: Option<&str>) -> Result<()> {
+    let Some(user) = user.filter(|_| table.feed().inboxes.is_some()) else {
+        return Ok(());
+    };
+    let of = match name {
+        FeedName::Id(feed) => inbox_user(engine, table, *feed)?,
+        FeedName::Key(key) if !key.starts_with(INBOX.as_bytes()) => None,
+        FeedName::Key(_) => name
+            .identity()
+            .filter(|identity| identity.measurement() == INBOX)
+            .and_then(|identity| identity.tag("user").map(str::to_owned)),
+    };
+    match of.filter(|of| of != user) {
+        None => Ok(()),
+        Some(of) => Err(EngineError::Forbidden(format!(
+            "as: {user:?} cannot change the inbox of user {of:?}; name a feed that is no inbox, or omit `as`"
+        ))
+        .into()),
+    }
+}
+
 /// Returns the error message for a read of data of another user.
 pub fn not_readable(principal: &str, user: &str) -> String {
     format!(

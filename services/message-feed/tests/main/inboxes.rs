@@ -12,6 +12,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
+use tideline_engine::feeds::FeedName;
 use tideline_engine::model::Tier;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_engine::{Engine, EngineError};
@@ -57,6 +58,8 @@ struct Entry {
     except: Vec<&'static str>,
     mentions: Vec<&'static str>,
     is_event: bool,
+    /// Message that an event has changed.
+    target: Option<i64>,
     is_recalled: bool,
     text: Option<String>,
 }
@@ -131,7 +134,7 @@ impl Model {
         let some = |random: &mut Random| -> Vec<&'static str> {
             USERS.into_iter().filter(|_| random.is(40)).collect()
         };
-        let entry = Entry {
+        let mut entry = Entry {
             feed: random.below(FEEDS.len() as u64) as usize,
             sender: random.of(&USERS),
             to: random.is(20).then(|| some(random)),
@@ -141,6 +144,7 @@ impl Model {
             },
             mentions: some(random),
             is_event: false,
+            target: None,
             is_recalled: false,
             text: Some("hello".to_owned()),
         };
@@ -149,6 +153,10 @@ impl Model {
             "sender": entry.sender, "to": entry.to, "except": entry.except, "mentions": entry.mentions,
             "columns": {"text": "hello"}
         });
+        let sender = entry.sender;
+        if let Some(to) = entry.to.as_mut().filter(|to| !to.contains(&sender)) {
+            to.push(sender);
+        }
         let sent = database.send(FEEDS[entry.feed], &json!(vec![message; count]));
         for message in sent.expect("sent").messages {
             self.entries.insert(message.sequence, entry.clone());
@@ -223,12 +231,11 @@ impl Model {
             true => 0,
             false => random.of(&sequences),
         };
-        let change = match random.is(70) {
-            true => MemberChange::Cursor {
-                device: None,
-                sequence,
-            },
-            false => MemberChange::Muted(random.is(50)),
+        let device = None;
+        let change = match random.below(10) {
+            0..=5 => MemberChange::Cursor { device, sequence },
+            6 => MemberChange::Rewind { device, sequence },
+            _ => MemberChange::Muted(random.is(50)),
         };
         let changed = change_member(engine, &table, id, user, change);
         let Some(member) = self.members.get_mut(&(feed, user)) else {
@@ -237,6 +244,7 @@ impl Model {
         };
         match change {
             MemberChange::Cursor { sequence, .. } => member.cursor = member.cursor.max(Some(sequence)),
+            MemberChange::Rewind { sequence, .. } => member.cursor = Some(sequence),
             MemberChange::Muted(is_muted) => member.is_muted = is_muted,
         }
         assert_eq!(changed.expect("a change"), member.cursor);
@@ -278,22 +286,33 @@ impl Model {
                 assert_eq!(recalled.is_none(), entry.is_recalled);
                 let message = self.entries.get_mut(&sequence).expect("it exists");
                 (message.is_recalled, message.text) = (true, None);
+                self.remove_edits(sequence);
                 recalled
             }
             _ => {
                 self.entries.remove(&sequence);
+                self.remove_edits(sequence);
                 Some(change::delete(engine, &table, target, &terms).expect("deleted"))
             }
         };
         if let Some(event) = event {
             let event_entry = Entry {
                 is_event: true,
+                target: Some(sequence),
                 is_recalled: false,
                 mentions: Vec::new(),
                 text: event_text,
                 ..entry
             };
             self.entries.insert(event, event_entry);
+        }
+    }
+
+    /// Removes the texts of the edits of a message.
+    fn remove_edits(&mut self, sequence: i64) {
+        let events = self.entries.values_mut();
+        for event in events.filter(|event| event.target == Some(sequence)) {
+            event.text = None;
         }
     }
 
@@ -681,6 +700,244 @@ fn a_deleted_inbox_shows_later_messages() {
     let found = read(&database, "ann", MessageOrder::Ascending, 10);
     let found: Vec<i64> = found.into_iter().map(|(sequence, ..)| sequence).collect();
     assert_eq!(found, [later]);
+    database.close();
+}
+
+/// Returns the target of a change of a message.
+fn target_of(feed: &FeedName, sequence: i64) -> Target<'_> {
+    Target {
+        feed,
+        sequence,
+        event: None,
+    }
+}
+
+#[test]
+fn a_removed_text_remains_in_no_earlier_edit() {
+    for inboxes in SETTINGS {
+        let mut database = Database::new(memory(Character::Embedded), &settings(inboxes), None);
+        let (engine, table, feed) = (database.engine(), database.table(), key(FEEDS[0]));
+        for user in ["ann", "bea"] {
+            join(engine, &table, &feed, user, None, &|| false).expect("a member");
+        }
+        let sent = [(); 3].map(|()| database.send_one(FEEDS[0], &json!({"columns": {"text": "sent"}})));
+        for sequence in sent {
+            for text in ["secret one", "secret two"] {
+                let edit: EditMessage = parse(&json!({"columns": {"text": text}}));
+                let target = target_of(&feed, sequence);
+                change::edit(engine, &table, target, &edit, &on_behalf_of(None)).expect("edited");
+            }
+        }
+        let [recalled, deleted, kept] = sent;
+        change::recall(engine, &table, target_of(&feed, recalled), &on_behalf_of(None)).expect("recalled");
+        change::delete(engine, &table, target_of(&feed, deleted), &on_behalf_of(None)).expect("deleted");
+        let with_text = |messages: &[Value]| {
+            let texts = messages
+                .iter()
+                .filter(|message| message["columns"]["text"].is_string());
+            texts.count()
+        };
+        for is_reopened in [false, true] {
+            if is_reopened {
+                database.reopen();
+            }
+            let all = database.all(FEEDS[0]);
+            // Two messages, six edits, a recall and a deletion.
+            assert_eq!(all.len(), 10);
+            let edits = all.iter().filter(|message| message["event"] == "edit");
+            assert_eq!(edits.count(), 6);
+            // The message that is kept, and its two edits.
+            assert_eq!(with_text(&all), 3);
+            for user in ["ann", "bea"] {
+                let shown = read(&database, user, MessageOrder::Ascending, 100);
+                assert_eq!(shown.len(), 10, "{inboxes}");
+                let texts = shown.iter().filter(|(_, text, _)| text.is_some());
+                assert_eq!(texts.count(), 3, "{inboxes}");
+            }
+        }
+        let last = read(&database, "ann", MessageOrder::Ascending, 100)
+            .into_iter()
+            .find(|(sequence, ..)| *sequence == kept);
+        assert_eq!(last, Some((kept, Some("secret two".to_owned()), false)));
+        database.close();
+    }
+}
+
+/// Each event repeats the list of the message, so all events together exceed the size of a write.
+#[test]
+fn a_message_with_a_long_list_and_many_edits_is_recalled() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table, feed) = (database.engine(), database.table(), key(FEEDS[0]));
+    let to: Vec<String> = (0..1_000).map(|number| format!("{number:020}")).collect();
+    let message = json!({"columns": {"text": "sent"}, "to": to});
+    let sequence = database.send_one(FEEDS[0], &message);
+    for number in 0..300 {
+        let edit: EditMessage = parse(&json!({"columns": {"text": format!("secret {number}")}}));
+        let target = target_of(&feed, sequence);
+        change::edit(engine, &table, target, &edit, &on_behalf_of(None)).expect("edited");
+    }
+    let recalled = change::recall(engine, &table, target_of(&feed, sequence), &on_behalf_of(None));
+    assert!(recalled.expect("recalled").is_some());
+    let mut terms = ReadTerms {
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let mut edits = 0;
+    loop {
+        let page = database.page(database.id(FEEDS[0]), &terms, 1_000);
+        for message in values(&page.messages) {
+            edits += usize::from(message["event"] == "edit");
+            assert!(!message["columns"]["text"].is_string(), "{}", message["sequence"]);
+        }
+        if !page.has_more {
+            break;
+        }
+        terms.after = page.next;
+    }
+    assert_eq!(edits, 300);
+    database.close();
+}
+
+#[test]
+fn a_changed_message_stays_in_inboxes_until_it_expires() {
+    for inboxes in SETTINGS {
+        let mut settings = settings(inboxes);
+        settings["ttl"] = json!("100s");
+        let mut database = Database::new(memory(Character::Embedded), &settings, None);
+        let feed = key(FEEDS[0]);
+        for user in ["ann", "bea"] {
+            let (engine, table) = (database.engine(), database.table());
+            join(engine, &table, &feed, user, None, &|| false).expect("a member");
+        }
+        let edited = database.send_one(FEEDS[0], &json!({"columns": {"text": "one"}}));
+        let counted = database.send_one(FEEDS[0], &json!({"columns": {"text": "two"}}));
+        let unchanged = database.send_one(FEEDS[0], &json!({"columns": {"text": "three"}}));
+        database.clock.advance(60 * SECOND);
+        let (engine, table) = (database.engine(), database.table());
+        let edit: EditMessage = parse(&json!({"columns": {"text": "new"}}));
+        let terms = on_behalf_of(None);
+        let event = change::edit(engine, &table, target_of(&feed, edited), &edit, &terms).expect("edited");
+        let add = [("like".to_owned(), 1)].into();
+        change::count(engine, &table, target_of(&feed, counted), &add, &terms).expect("counted");
+        let sequences = |database: &Database| -> Vec<i64> {
+            let shown = read(database, "bea", MessageOrder::Ascending, 10);
+            shown.into_iter().map(|(sequence, ..)| sequence).collect()
+        };
+        assert_eq!(
+            sequences(&database),
+            [edited, counted, unchanged, event],
+            "{inboxes}"
+        );
+        database.clock.advance(60 * SECOND);
+        assert_eq!(sequences(&database), [edited, counted, event], "{inboxes}");
+        database.clock.advance(60 * SECOND);
+        assert!(sequences(&database).is_empty(), "{inboxes}");
+        database.close();
+    }
+}
+
+#[test]
+fn an_inbox_is_complete_after_an_interrupted_join() {
+    for inboxes in SETTINGS {
+        let mut database = Database::new(memory(Character::Embedded), &settings(inboxes), None);
+        let feed = key(FEEDS[0]);
+        let mut sent = vec![
+            database.send_one(FEEDS[0], &json!({})),
+            database.send_one(FEEDS[0], &json!({})),
+        ];
+        let (engine, table) = (database.engine(), database.table());
+        let interrupted = join(engine, &table, &feed, "ann", Some(i64::MIN), &|| true);
+        assert!(
+            matches!(interrupted, Err(RowsError::Cancelled)),
+            "{interrupted:?}"
+        );
+        sent.push(database.send_one(FEEDS[0], &json!({})));
+        let sequences = |database: &Database| -> Vec<i64> {
+            let shown = read(database, "ann", MessageOrder::Ascending, 2);
+            shown.into_iter().map(|(sequence, ..)| sequence).collect()
+        };
+        database.reopen();
+        assert_eq!(sequences(&database), sent, "{inboxes}");
+        let is_filling = |database: &Database| {
+            let (engine, table) = (database.engine(), database.table());
+            let member = members::member(engine, &table, database.id(FEEDS[0]), "ann");
+            member.expect("a read").expect("a member").is_filling
+        };
+        assert!(is_filling(&database));
+        // Repeating the request writes the entries.
+        let (engine, table) = (database.engine(), database.table());
+        join(engine, &table, &feed, "ann", Some(i64::MIN), &|| false).expect("a member");
+        assert!(!is_filling(&database));
+        assert_eq!(sequences(&database), sent, "{inboxes}");
+        database.close();
+    }
+}
+
+#[test]
+fn an_inbox_has_no_members_and_its_entries_are_no_messages() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table) = (database.engine(), database.table());
+    join(engine, &table, &key(FEEDS[0]), "ann", None, &|| false).expect("a member");
+    let sequence = database.send_one(FEEDS[0], &json!({"columns": {"text": "sent"}}));
+    let inbox = FeedName::Id(database.id("inbox,user=ann"));
+    for name in [inbox.clone(), key("inbox,user=ann"), key("inbox,user=absent")] {
+        let joined = join(engine, &table, &name, "bea", None, &|| false).expect_err("it is refused");
+        assert!(joined.to_string().contains("which has no members"), "{joined}");
+    }
+    engine
+        .feed(&table, &key("inbox,user=absent"))
+        .expect_err("it is not created");
+    let terms = on_behalf_of(None);
+    let target = target_of(&inbox, sequence);
+    let edit: EditMessage = parse(&json!({"columns": {"text": "new"}}));
+    let add = [("like".to_owned(), 1)].into();
+    for refused in [
+        change::edit(engine, &table, target, &edit, &terms).err(),
+        change::recall(engine, &table, target, &terms).err(),
+        change::delete(engine, &table, target, &terms).err(),
+        change::count(engine, &table, target, &add, &terms).err(),
+    ] {
+        let error = refused.expect("it is refused");
+        assert!(
+            matches!(error, RowsError::Engine(EngineError::NoSuchMessage { .. })),
+            "{error}"
+        );
+    }
+    let shown = read(&database, "ann", MessageOrder::Ascending, 10);
+    assert_eq!(shown, [(sequence, Some("sent".to_owned()), false)]);
+    database.close();
+}
+
+#[test]
+fn a_cursor_is_bounded_and_can_be_set_back() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table) = (database.engine(), database.table());
+    join(engine, &table, &key(FEEDS[0]), "ann", None, &|| false).expect("a member");
+    let first = database.send_one(FEEDS[0], &json!({}));
+    let second = database.send_one(FEEDS[0], &json!({}));
+    let feed = database.id(FEEDS[0]);
+    let unread = || {
+        let found = conversations(engine, &table, "ann", 10, &|| false);
+        found.expect("conversations").unread
+    };
+    for device in [None, Some("phone")] {
+        let set = |sequence| {
+            let change = MemberChange::Cursor { device, sequence };
+            change_member(engine, &table, feed, "ann", change)
+        };
+        let refused = set(i64::MAX).expect_err("later messages would count as read");
+        assert!(
+            refused.to_string().contains("sequence number so far"),
+            "{refused}"
+        );
+        assert_eq!(set(second).expect("a cursor"), Some(second));
+        assert_eq!(set(first).expect("a cursor"), Some(second));
+        let sequence = first;
+        let back = MemberChange::Rewind { device, sequence };
+        let back = change_member(engine, &table, feed, "ann", back);
+        assert_eq!(back.expect("a cursor"), Some(first));
+    }
+    assert_eq!(unread(), 1);
     database.close();
 }
 

@@ -584,6 +584,7 @@ impl Lab {
         let message = self.entry(target.0, target.1).expect("it exists");
         message.recalled = Some(recalled);
         message.columns.clear();
+        self.remove_edits(target);
     }
 
     fn delete(&mut self, random: &mut Random) {
@@ -606,6 +607,25 @@ impl Lab {
         });
         if changed.is_some() {
             self.feeds.entry(target.0).or_default().remove(&target.1);
+            self.remove_edits(target);
+        }
+    }
+
+    /// Removes the values from the visible events of the edits of a message, in parts that are open for writes.
+    fn remove_edits(&mut self, (feed, message): (&'static str, i64)) {
+        let after = self.version();
+        let edits = self
+            .rows(feed)
+            .into_iter()
+            .filter(|(sequence, entry)| entry.event == Some(("edit", message)) && !self.is_closed(*sequence));
+        let edits: Vec<i64> = edits.map(|(sequence, _)| sequence).collect();
+        for sequence in edits {
+            let event = self.entry(feed, sequence).expect("it is visible");
+            let values = event.columns.values_mut();
+            for value in values.filter(|value| !value.is_null()) {
+                *value = Value::Null;
+                event.changed = after;
+            }
         }
     }
 

@@ -320,6 +320,33 @@ fn a_manual_number_that_exists_refuses_the_whole_batch() {
     database.close();
 }
 
+/// The events of these edits need several writes, because they have the names of the removed columns.
+#[test]
+fn a_recall_with_a_number_that_exists_changes_no_earlier_edit() {
+    let mut database = database(&json!({"sequence": "manual"}));
+    for sequence in [1, 2] {
+        database.send_one(FEED, &json!({"sequence": sequence, "columns": {"text": "sent"}}));
+    }
+    let names: Vec<String> = (0..900).map(|number| format!("{number:0>200}")).collect();
+    for event in [3, 4] {
+        let edit = json!({"columns": {"text": "edited"}, "clear": names});
+        database.edit((1, Some(event)), &edit).expect("edited");
+    }
+    let refused = failed(database.recall(1, Some(2)));
+    assert!(refused.contains("the feed has a message"), "{refused}");
+    let texts = |database: &Database| {
+        let all = database.all(FEED);
+        let texts = all
+            .iter()
+            .filter(|message| message["columns"]["text"].is_string());
+        texts.count()
+    };
+    assert_eq!(texts(&database), 4);
+    database.recall(1, Some(5)).expect("recalled");
+    assert_eq!(texts(&database), 1);
+    database.close();
+}
+
 #[test]
 fn unknown_feeds_and_messages_are_not_found() {
     let mut database = database(&json!({}));
