@@ -28,6 +28,16 @@ pub enum ChangesError {
         /// Actual value.
         actual: u64,
     },
+    /// The owner of a stream has as many streams as it may have.
+    #[error("{message}")]
+    TooMany {
+        /// Description of the limit.
+        message: String,
+        /// Maximum number of streams of the owner.
+        limit: u64,
+        /// Number of streams with the new one.
+        actual: u64,
+    },
     /// The stream, group or webhook does not exist.
     #[error("{what} {name:?} does not exist")]
     NotFound {

@@ -52,6 +52,8 @@ pub(crate) struct HookState {
     pub(crate) failed: usize,
     /// Error of the last request; `None` after a success.
     error: Option<String>,
+    /// True while the delivery of the last request is due again.
+    is_retrying: bool,
 }
 
 /// Stored form of a webhook.
@@ -123,13 +125,20 @@ impl HookState {
             stored,
             failed: 0,
             error: None,
+            is_retrying: false,
         }
+    }
+
+    /// Returns true if nothing is delivered, because the list of failed deliveries is full.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stored.pause.is_none() && self.failed >= FAILED_MAX
     }
 
     /// Moves the checkpoint.
     pub(crate) fn move_to(&mut self, checkpoint: StoredCheckpoint) {
         self.reached = checkpoint.position();
         self.checkpoint = checkpoint;
+        self.is_retrying = false;
     }
 }
 
@@ -202,7 +211,10 @@ impl ChangeStreams {
     pub fn resume_webhook(&self, stream: &str, name: &str) -> Result<Webhook> {
         let _writing = self.writing.lock();
         self.set_pause(stream, name, None)?;
-        self.change_hook(stream, name, |webhook| webhook.error = None);
+        self.change_hook(stream, name, |webhook| {
+            webhook.error = None;
+            webhook.is_retrying = false;
+        });
         self.webhooks_changed.send_modify(|()| {});
         self.webhook(stream, name)
     }
@@ -465,7 +477,10 @@ impl ChangeStreams {
     /// Records a success: moves the checkpoint to the end of the delivery.
     pub(crate) fn delivered(&self, stream: &str, name: &str, due: &Due) -> Result<()> {
         let _writing = self.writing.lock();
-        self.change_hook(stream, name, |webhook| webhook.error = None);
+        self.change_hook(stream, name, |webhook| {
+            webhook.error = None;
+            webhook.is_retrying = false;
+        });
         match self.hook(stream, name) {
             Ok(webhook) if webhook.reached == due.span.0 => self.move_webhook(stream, name, due.span.1),
             // A request has deleted or moved the webhook meanwhile.
@@ -473,10 +488,11 @@ impl ChangeStreams {
         }
     }
 
-    /// Records the error of an attempt that is repeated.
+    /// Records the error of an attempt.
     pub(crate) fn note_attempt(&self, stream: &str, name: &str, error: &SendError) {
         self.change_hook(stream, name, |webhook| {
             webhook.error = Some(error.message.clone());
+            webhook.is_retrying = error.retryable;
         });
     }
 
@@ -577,6 +593,33 @@ impl ChangeStreams {
         names.collect()
     }
 
+    /// Returns reasons for `/ready`: webhooks that deliver nothing until a request ends it. A reason names the first
+    /// webhook, and the number of all.
+    pub fn webhook_warnings(&self) -> Vec<String> {
+        let state = self.state.read();
+        let named = |is_meant: &dyn Fn(&HookState) -> bool| {
+            let (mut first, mut count) = (None, 0_u64);
+            for (stream, found) in &*state {
+                for (name, webhook) in &found.webhooks {
+                    if is_meant(webhook) {
+                        first = first.or(Some((stream, name)));
+                        count += 1;
+                    }
+                }
+            }
+            let (stream, name) = first?;
+            Some(format!(
+                "webhooks that deliver nothing: {count}; the webhook {name:?} of the change stream {stream:?}"
+            ))
+        };
+        let stopped = named(&HookState::is_stopped).map(|which| {
+            format!("{which} has stopped: {FAILED_MAX} deliveries have failed; replay or discard them")
+        });
+        let paused = named(&|webhook: &HookState| webhook.stored.pause.is_some())
+            .map(|which| format!("{which} is paused: its receiver has responded with status 410; resume it"));
+        stopped.into_iter().chain(paused).collect()
+    }
+
     fn sender(&self) -> Result<&tideline_webhooks::WebhookSender> {
         self.sender.as_ref().ok_or_else(|| {
             ChangesError::Forbidden(
@@ -632,8 +675,8 @@ impl ChangeStreams {
         let state = match &receiver {
             Err(_) => State::Refused,
             Ok(_) if webhook.stored.pause.is_some() => State::Paused,
-            Ok(_) if webhook.failed >= FAILED_MAX => State::Stopped,
-            Ok(_) if webhook.error.is_some() => State::Retrying,
+            Ok(_) if webhook.is_stopped() => State::Stopped,
+            Ok(_) if webhook.is_retrying => State::Retrying,
             Ok(_) => State::Active,
         };
         Webhook {

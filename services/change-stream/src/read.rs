@@ -12,7 +12,7 @@ use tideline_openapi::change::StreamSettings;
 
 use crate::error::Result;
 use crate::position::{Partition, Position};
-use crate::record::{kind_of, write_gap, write_record};
+use crate::record::{kind_of, write_drop, write_gap, write_record};
 use crate::streams::{ChangeStreams, no_stream};
 
 /// Maximum number of records of a page.
@@ -142,6 +142,26 @@ impl PageBuilder<'_> {
                 false => 0,
             };
             let Some(changes) = decoder.decode(entry)? else {
+                let dropped = decoder.dropped_tables(entry)?;
+                for (number, table) in (0..)
+                    .zip(&dropped)
+                    .skip(usize::try_from(done).unwrap_or(usize::MAX))
+                {
+                    if self.is_full() {
+                        return Ok(());
+                    }
+                    let next = Position {
+                        sequence,
+                        change: number + 1,
+                    };
+                    // A drop concerns changes of all kinds and partitions, like a gap.
+                    if ChangeStreams::has_table(&self.settings, table) {
+                        let mut record = Vec::new();
+                        write_drop(table, next, &mut record);
+                        self.push(record);
+                    }
+                    self.page.next = next;
+                }
                 self.page.next = Position::before(after(sequence));
                 continue;
             };

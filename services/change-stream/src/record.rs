@@ -13,6 +13,8 @@ use tideline_engine::rows::{Effect, Mutation};
 use tideline_engine::watch::WatchedDelete;
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
+use tideline_message_feed::message::key_of;
+use tideline_message_feed::viewer::inbox_user;
 use tideline_openapi::change::ChangeKind;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::row::RowIntegers;
@@ -103,6 +105,17 @@ pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: 
     out.extend_from_slice(record.to_string().as_bytes());
 }
 
+/// Appends the record of the drop of a table. `after` is the position after it.
+pub(crate) fn write_drop(table: &str, after: Position, out: &mut Vec<u8>) {
+    let record = json!({
+        "cursor": after.to_string(),
+        "table": table,
+        "kind": ChangeKind::Table,
+        "op": "drop",
+    });
+    out.extend_from_slice(record.to_string().as_bytes());
+}
+
 fn write_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     // Writing to memory cannot fail.
     let _ = write!(out, ",\"{name}\":{value}");
@@ -159,6 +172,11 @@ fn write_row(
             // The entry of an inbox refers to the message of this feed with the same sequence number.
             out.extend_from_slice(b",\"source\":");
             tideline_rows::value::write_plain(&source.value, RowIntegers::Number, out);
+        }
+        let (feed, _) = key_of(table, key)?;
+        if inbox_user(engine, table, feed)?.is_some() {
+            // A deleted entry has no columns, so it does not name its source.
+            write_member("inbox", &Value::from(true), out);
         }
         return Ok(());
     }

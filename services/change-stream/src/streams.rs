@@ -174,6 +174,8 @@ pub struct ChangeSummary {
     pub webhooks: u64,
     /// Number of webhooks whose receivers accept no more deliveries.
     pub webhooks_paused: u64,
+    /// Number of webhooks whose lists of failed deliveries are full.
+    pub webhooks_stopped: u64,
     /// Requests of webhooks that were accepted since the start.
     pub deliveries: u64,
     /// Requests of webhooks that failed since the start.
@@ -181,6 +183,10 @@ pub struct ChangeSummary {
     /// Deliveries that were given up since the start.
     pub deliveries_failed: u64,
 }
+
+/// Function that can refuse a stream. It gets the tables of the existing stream (`None` for a new one), and those of all
+/// streams.
+pub type Admit<'f> = dyn Fn(Option<&[String]>, &[Vec<String>]) -> Result<()> + 'f;
 
 impl ChangeStreams {
     /// Reads the stored state.
@@ -209,17 +215,23 @@ impl ChangeStreams {
             own_entries: Mutex::new(SequenceNumber(0)..SequenceNumber(0)),
         };
         streams.keep()?;
+        if !streams.state.read().is_empty()
+            && let Err(error) = streams.engine.note_tables()
+        {
+            tracing::warn!(%error, "the drop of a table before the restart is reported later");
+        }
         Ok(streams)
     }
 
     /// Creates a stream with the changes from now on, or replaces its settings. Creating it again with the same
-    /// settings changes nothing.
+    /// settings changes nothing. `admit` can refuse the stream. It gets the tables of the existing stream (`None` for a
+    /// new one) and those of all streams, which other requests change only after the call.
     ///
     /// # Errors
     ///
     /// [`ChangesError::Invalid`] for an invalid name or setting, [`ChangesError::OverLimit`] for too many streams or
-    /// tables, and the errors of [`Engine::put_state`].
-    pub fn put_stream(&self, name: &str, settings: &StreamSettings) -> Result<Stream> {
+    /// tables, the errors of `admit`, and the errors of [`Engine::put_state`].
+    pub fn put_stream(&self, name: &str, settings: &StreamSettings, admit: &Admit<'_>) -> Result<Stream> {
         check_name("stream", name)?;
         if settings.tables.len() > TABLES_MAX {
             return Err(over(
@@ -231,6 +243,8 @@ impl ChangeStreams {
         let _writing = self.writing.lock();
         let known = self.state.read().get(name).map(|stream| stream.stored.clone());
         let count = self.state.read().len();
+        let of_known = known.as_ref().map(|known| known.settings.tables.as_slice());
+        admit(of_known, &self.all_tables())?;
         if known.is_none() && count >= STREAMS_MAX {
             return Err(over("number of change streams", STREAMS_MAX, count + 1));
         }
@@ -243,6 +257,8 @@ impl ChangeStreams {
                 if count == 0 {
                     // The journal must be kept before the first stream is stored.
                     self.engine.keep_changes(Some(self.engine.changes_end()))?;
+                    // The drops of the existing tables are reported from now on.
+                    self.engine.note_tables()?;
                 }
                 StoredStream {
                     settings: settings.clone(),
@@ -281,6 +297,15 @@ impl ChangeStreams {
         state
             .get(name)
             .map(|stream| stream.stored.settings.tables.clone())
+    }
+
+    /// Returns the tables of each stream: names and prefixes, empty for all.
+    pub fn all_tables(&self) -> Vec<Vec<String>> {
+        let state = self.state.read();
+        let streams = state.values();
+        streams
+            .map(|stream| stream.stored.settings.tables.clone())
+            .collect()
     }
 
     /// Returns all streams by name.
@@ -457,7 +482,6 @@ impl ChangeStreams {
 
     /// Returns the figures of all streams.
     pub fn summary(&self) -> ChangeSummary {
-        let end = self.engine.changes_end();
         let state = self.state.read();
         let groups = || state.values().flat_map(|stream| stream.groups.values());
         let webhooks = || state.values().flat_map(|stream| stream.webhooks.values());
@@ -465,8 +489,7 @@ impl ChangeStreams {
             .flat_map(|group| &group.checkpoints)
             .chain(webhooks().map(|webhook| &webhook.checkpoint))
             .map(StoredCheckpoint::position);
-        let behind = positions.filter(|position| self.is_behind(*position));
-        let lag = behind.map(|position| end.0.saturating_sub(position.sequence.0));
+        let lag = positions.map(|position| self.lag_of(position));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ChangeSummary {
             streams: state.len() as u64,
@@ -480,10 +503,29 @@ impl ChangeStreams {
             webhooks_paused: webhooks()
                 .filter(|webhook| webhook.stored.pause.is_some())
                 .count() as u64,
+            webhooks_stopped: webhooks().filter(|webhook| webhook.is_stopped()).count() as u64,
             deliveries: count(&self.counters.deliveries),
             delivery_errors: count(&self.counters.delivery_errors),
             deliveries_failed: count(&self.counters.deliveries_failed),
         }
+    }
+
+    /// Returns the largest lag of the partitions of each consumer group, with the name `stream/group`, by name.
+    pub fn group_lags(&self) -> Vec<(String, u64)> {
+        let state = self.state.read();
+        let groups = state.iter().flat_map(|(stream, found)| {
+            found
+                .groups
+                .iter()
+                .map(move |(name, group)| (stream, name, group))
+        });
+        let lag = |group: &GroupState| {
+            let positions = group.checkpoints.iter().map(StoredCheckpoint::position);
+            positions.map(|position| self.lag_of(position)).max().unwrap_or(0)
+        };
+        groups
+            .map(|(stream, name, group)| (format!("{stream}/{name}"), lag(group)))
+            .collect()
     }
 
     /// Returns true if a stream has the changes of a table.
@@ -570,6 +612,14 @@ impl ChangeStreams {
         position < Position::before(end) && !is_own
     }
 
+    /// Returns the number of sequence numbers between a position and the newest change.
+    fn lag_of(&self, position: Position) -> u64 {
+        match self.is_behind(position) {
+            true => self.engine.changes_end().0.saturating_sub(position.sequence.0),
+            false => 0,
+        }
+    }
+
     fn view_of_group(&self, name: &str, group: &GroupState) -> Group {
         let checkpoints = (0..).zip(&group.checkpoints);
         let checkpoints = checkpoints.map(|(number, checkpoint)| self.view_of_checkpoint(number, checkpoint));
@@ -581,11 +631,14 @@ impl ChangeStreams {
     }
 
     fn view_of_checkpoint(&self, partition: u16, checkpoint: &StoredCheckpoint) -> Checkpoint {
+        // The positive lag of a position that is behind. The newest change is read once, so both agree.
+        let lag = self.lag_of(checkpoint.position());
         Checkpoint {
             partition,
             cursor: checkpoint.cursor.clone(),
             time: rfc3339(checkpoint.time),
-            behind: self.is_behind(checkpoint.position()),
+            behind: lag > 0,
+            lag,
         }
     }
 
@@ -722,6 +775,15 @@ fn group_rows(stream: &str, name: &str, group: &GroupState) -> Vec<StateRow> {
 
 pub(crate) fn rfc3339(nanos: i64) -> String {
     Timestamp::from_nanos_clamped(nanos).to_rfc3339()
+}
+
+/// Returns the error for a new stream whose name another stream has. It does not describe the other stream, which the
+/// request may not see.
+pub fn name_in_use(name: &str) -> ChangesError {
+    ChangesError::Conflict(format!(
+        "the name {name:?} is in use; names of change streams are shared by all users of the server, so choose another \
+         name"
+    ))
 }
 
 /// Returns the error for a stream that does not exist.

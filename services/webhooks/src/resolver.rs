@@ -26,6 +26,10 @@ pub type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send
 /// Resolves names to addresses. The sender filters the addresses; an implementation does not.
 pub trait Resolver: Send + Sync + 'static {
     /// Returns the addresses of a name in the order of preference. Dropping the future cancels the wait.
+    ///
+    /// # Errors
+    ///
+    /// The future returns the error of the resolver, for example if it does not find the name.
     fn resolve(&self, name: &str) -> Resolving;
 }
 
