@@ -15,8 +15,9 @@
 //!   custom buckets. An exponential histogram is a native histogram. A summary has `_sum`, `_count` and one series per
 //!   quantile.
 //! - A JSON body is first converted to Protocol Buffers, so that both encodings have one decoder.
-//! - A data point without a time, without a value, or with inconsistent buckets is rejected; the other points of its
-//!   metric are stored. Prometheus stores such a point with a made-up value instead.
+//! - A data point without a time, without a value, with buckets that do not fit its bounds, or with bucket counts that
+//!   sum to more than its count is rejected; the other points of its metric are stored. Prometheus stores such a point
+//!   as it is, or with a made-up value.
 //!
 //! | module | holds |
 //! |---|---|

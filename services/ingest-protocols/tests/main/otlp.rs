@@ -749,6 +749,18 @@ fn inconsistent_buckets_are_rejected() {
         (with_bounds(&[f64::NAN], &[1, 2]), false),
         (with_bounds(&[], &[3]), true),
         (with_bounds(&[1.0], &[]), true),
+        // The counts must not exceed the count of the point, unless the point has no recorded value.
+        (with_bounds(&[1.0], &[1, 3]), false),
+        (with_bounds(&[1.0], &[1, u64::MAX]), false),
+        (with_bounds(&[1.0, f64::INFINITY], &[1, 2, 1]), false),
+        (with_bounds(&[1.0], &[1, 1]), true),
+        (
+            Point {
+                flags: 1,
+                ..with_bounds(&[1.0], &[1, 3])
+            },
+            true,
+        ),
     ] {
         let (decoded, rows) = sent(&Request::of(histogram(vec![point.clone()])));
         assert_eq!(rejected(&decoded) == 0, is_valid, "{point:?}");

@@ -266,7 +266,7 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
         if let Err(reason) = self.set_labels()? {
             return Ok(Err(reason));
         }
-        if let Err(reason) = self.buckets.check() {
+        if let Err(reason) = self.buckets.check(&common) {
             return Ok(Err(reason));
         }
         if self.settings.convert_histograms_to_nhcb {
@@ -527,10 +527,21 @@ impl<'a, R: SeriesResolver> Request<'a, '_, '_, R> {
 impl Buckets {
     /// Checks bounds and counts. A last bound of `+Inf`, which some senders write, is removed. Without counts, all
     /// bounds are removed.
-    fn check(&mut self) -> Written {
+    ///
+    /// The counts must not sum to more than the count of the point, which is the value of the bucket `+Inf`. A smaller
+    /// sum, which OTLP forbids too, is accepted as in Prometheus: the classic series still rise.
+    fn check(&mut self, common: &Common) -> Written {
         let Self { bounds, counts, .. } = self;
         if bounds.len() > BUCKETS_MAX || counts.len() > BUCKETS_MAX {
             return Err(format!("histogram too large: limit {BUCKETS_MAX} buckets").into());
+        }
+        let sum = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        if sum > common.count && !common.is_stale() {
+            return Err(format!(
+                "the bucket counts of a histogram sum to {sum}, which is more than its count {}",
+                common.count
+            )
+            .into());
         }
         if counts.is_empty() {
             bounds.clear();
