@@ -78,7 +78,7 @@ pub struct AttachProgress {
     /// Segments and parts that were skipped because they were attached before or because this database has written
     /// them.
     pub known: u64,
-    /// Reasons why tables, segments or parts could not be attached; at most the first 20.
+    /// Reasons why tables, segments, parts or streamed values could not be attached; at most the first 20.
     pub problems: Vec<String>,
     /// Number of all problems, including those that are not listed.
     pub problem_count: u64,

@@ -47,6 +47,7 @@ impl<'de> Deserialize<'de> for AttributeValue {
             Literal::Float(number) => Self::Number(number),
             Literal::Signed(number) => Self::Number(number as f64),
             Literal::Unsigned(number) => Self::Number(number as f64),
+            Literal::Digits(digits) => Self::Number(digits.parse().unwrap_or(f64::NAN)),
             Literal::Time { time } => Self::Time {
                 time: TimeInput(time),
             },

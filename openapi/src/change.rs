@@ -29,6 +29,8 @@ pub enum ChangeKind {
     Search,
     /// The metadata of a metric was changed.
     Metric,
+    /// A table was dropped. Every stream of the table contains this kind, even if its `kinds` do not.
+    Table,
 }
 
 /// Settings of a change stream.
@@ -40,7 +42,7 @@ pub struct StreamSettings {
     /// including later ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<String>,
-    /// Kinds of changes that the stream contains. Default: all kinds.
+    /// Kinds of changes that the stream contains, besides `table` and gaps. Default: all kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<ChangeKind>,
     /// Minimum time for which changes are kept, as long as `changes.bytes_max` suffices. Default: `changes.retention`.
@@ -89,10 +91,12 @@ pub struct StreamDetail {
 pub struct StreamList {
     /// Streams by name
     pub streams: Vec<Stream>,
-    /// Bytes of the journal that are kept only for change streams
-    pub kept_bytes: u64,
-    /// Largest value of `kept_bytes`; beyond it the oldest changes are freed, and their readers get a gap
-    pub kept_bytes_max: u64,
+    /// Bytes of the journal that are kept only for change streams, for all tables together; `null` for a token with a
+    /// scope
+    pub kept_bytes: Option<u64>,
+    /// Largest value of `kept_bytes`; beyond it the oldest changes are freed, and their readers get a gap; `null` for a
+    /// token with a scope
+    pub kept_bytes_max: Option<u64>,
     /// Id of the request
     pub request_id: String,
 }
@@ -165,7 +169,9 @@ impl Default for GroupSettings {
 
 /// Checkpoint of a partition: all changes before its cursor are confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"partition": 0, "cursor": "0-1a2b-0", "time": "2026-11-27T08:00:00Z", "behind": true}))]
+#[schema(example = json!({
+    "partition": 0, "cursor": "0-1a2b-0", "time": "2026-11-27T08:00:00Z", "behind": true, "lag": 21
+}))]
 pub struct Checkpoint {
     /// Number of the partition, from 0
     pub partition: u16,
@@ -175,6 +181,10 @@ pub struct Checkpoint {
     pub time: String,
     /// True if the stream has changes after the checkpoint
     pub behind: bool,
+    /// Number of journal entries between the checkpoint and the newest change, of all tables. A restart of the server
+    /// skips some numbers, so it can be too high
+    #[serde(default)]
+    pub lag: u64,
 }
 
 /// A consumer group.
@@ -277,6 +287,8 @@ pub struct ChangePage {
     /// Changes, in the order of the journal. Each record has its `kind`, the `cursor` after it and, except for a
     /// `gap`, its `table`. A record of the kind `gap` replaces changes that are not available. Its `reason` is
     /// `freed` (the changes are not kept any more) or `damaged` (they cannot be read). Their content is not known.
+    /// A record of the kind `table` with the `op` `drop` reports that the table was dropped. Later records of its name
+    /// belong to another table. Earlier changes of the dropped table that were not read yet are omitted.
     #[schema(value_type = Vec<Object>)]
     pub records: Vec<Box<RawValue>>,
     /// Cursor to continue from
@@ -321,9 +333,9 @@ const fn default_batch() -> usize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WebhookState {
-    /// Changes are delivered as they happen.
+    /// Changes are delivered as they happen. `error` can report that the last delivery was given up.
     Active,
-    /// The last request failed and is repeated.
+    /// The last request failed, and the same delivery is sent again.
     Retrying,
     /// Nothing is delivered, because the list of failed deliveries is full. To continue, replay or discard failed
     /// deliveries.

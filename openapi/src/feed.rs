@@ -15,6 +15,7 @@ use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::ErrorCode;
 use crate::attribute::AttributeValue;
 use crate::condition::RowFilter;
 use crate::row::Members;
@@ -262,6 +263,9 @@ impl FeedSettings {
                 hot: parts.hot,
                 writable: parts.writable,
                 archive: parts.archive,
+                migrate: None,
+                expire: None,
+                move_bytes_per_second: None,
             }),
             groups: Vec::new(),
             limits: Vec::new(),
@@ -300,7 +304,7 @@ pub struct NewMessage {
     /// Sequence number. Required in tables with manual sequence numbers, refused in other tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Sequence>,
-    /// Members whose inboxes show the message, at most 1,000. Default: all members.
+    /// Members whose inboxes show the message, at most 1,000. The sender is added. Default: all members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Vec<String>>,
     /// Members whose inboxes do not show the message, at most 1,000.
@@ -378,7 +382,8 @@ pub struct Message {
     /// Users whom the message mentions. Omitted without mentions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mentions: Option<Vec<String>>,
-    /// Columns; for an edit, the changed columns, with `null` for removed ones.
+    /// Columns; for an edit, the changed columns, with `null` for removed ones. After a recall or deletion of the message,
+    /// all of them are `null`.
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub columns: Members,
     /// Counters, such as reactions. Omitted without counters.
@@ -577,6 +582,18 @@ pub struct FeedPage {
     pub next: Option<Sequence>,
     /// True if more messages follow now, or if the response is full.
     pub more: bool,
+    /// Error of the feed, if it does not exist. Omitted otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<FeedError>,
+}
+
+/// Error of one of several feeds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FeedError {
+    /// Error code.
+    pub code: ErrorCode,
+    /// Human-readable description.
+    pub message: String,
 }
 
 /// Messages of several feeds to read in one order, by time, feed and sequence number.
@@ -880,8 +897,12 @@ pub struct MemberList {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"sequence": "1795700000000000000"}))]
 pub struct SetCursor {
-    /// Sequence number. A number below the present cursor changes nothing.
+    /// Sequence number of a message, at most the highest so far. Without `rewind`, a number below the present cursor
+    /// changes nothing.
     pub sequence: Sequence,
+    /// True to set the cursor back too, so that later messages are unread again. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewind: bool,
     /// Device that has read the messages. Default: the cursor of the user, from which unread messages are
     /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -891,7 +912,7 @@ pub struct SetCursor {
 /// Cursor after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CursorSet {
-    /// The cursor: the higher of the present and the requested sequence number.
+    /// The cursor: the higher of the present and the requested sequence number; with `rewind`, the requested one.
     pub cursor: Option<Sequence>,
     /// Id of the request, as in the server log.
     pub request_id: String,

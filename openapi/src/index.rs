@@ -162,7 +162,8 @@ impl CreateIndex {
             if column.has_no_form() {
                 column.column_type = Some(type_of(&column.name).ok_or_else(|| {
                     format!(
-                        "column {:?} is neither declared nor part of the key; declare it with its type first",
+                        "column {:?} is neither declared by its name nor part of the key; declare it with its type first (a \
+                         pattern that matches the name is not sufficient)",
                         column.name
                     )
                 })?);

@@ -234,10 +234,10 @@ pub struct BuildInfo {
 pub struct RuntimeInfo {
     /// Start of the service, RFC 3339.
     pub start_time: String,
-    /// Working directory.
+    /// Working directory; empty for a token with a scope.
     #[serde(rename = "CWD")]
     pub cwd: String,
-    /// Host name of the machine.
+    /// Host name of the machine; empty for a token with a scope.
     pub hostname: String,
     /// Current time, RFC 3339.
     pub server_time: String,

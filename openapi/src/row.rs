@@ -419,7 +419,7 @@ pub struct RowsEnd {
 
 /// Last line of the response to an import of rows.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"written": 999, "condition_failed": 0, "not_applied": 0, "refused": 1, "omitted": 0, "stopped": null, "retryable": false, "request_id": "01jd3k5w8v-000002a1"}))]
+#[schema(example = json!({"written": 999, "condition_failed": 0, "not_applied": 0, "refused": 1, "omitted": 0, "stopped": null, "retryable": false, "position": "4711", "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct ImportEnd {
     /// Numbers of records by outcome.
     #[serde(flatten)]
@@ -432,6 +432,10 @@ pub struct ImportEnd {
     pub stopped: Option<String>,
     /// True if the import was stopped by an error that can be temporary, so that the same import can succeed later.
     pub retryable: bool,
+    /// Position of the last entry that was written. A search with this value as `at_least` finds the imported rows.
+    /// Omitted if nothing was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -690,7 +694,7 @@ pub struct CountRows {
     /// Token `next` of the previous count. The other members must be unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_token: Option<String>,
-    /// True to estimate the count: exact up to 20,000 rows read, from a sample beyond that. The response then has an
+    /// True to estimate the count: exact up to 200,000 rows read, from a sample beyond that. The response then has an
     /// `interval`. Cannot be combined with `page_token`. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimate: bool,
@@ -740,8 +744,10 @@ pub struct DeleteRows {
 
 /// Result of a delete of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"request_id": "01jd3k5w8v-000002a1"}))]
+#[schema(example = json!({"position": "4711", "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct RowsDeleted {
+    /// Position of the delete. A search with this value as `at_least` does not find the deleted rows.
+    pub position: String,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }

@@ -182,7 +182,7 @@ pub struct SearchRows {
     #[serde(default, skip_serializing_if = "RowTiers::is_all")]
     pub tier: RowTiers,
     /// `position` of a write. The search waits up to 10 seconds until it finds this write; after that, the response is
-    /// 503 `unavailable`.
+    /// 503 `unavailable`. A position that no write has returned is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<String>,
     /// `next` of the previous page.
@@ -306,7 +306,7 @@ pub struct FacetRows {
     #[serde(default, skip_serializing_if = "RowTiers::is_all")]
     pub tier: RowTiers,
     /// `position` of a write. The count waits up to 10 seconds until it includes this write; after that, the response
-    /// is 503 `unavailable`.
+    /// is 503 `unavailable`. A position that no write has returned is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<String>,
 }
@@ -320,11 +320,15 @@ pub struct RowFacetKey {
     /// Column of the index. Without other members: the values of a column indexed as `keyword`, `number`, `time` or
     /// `bool`. If a column is indexed in several of these forms, the keywords are counted.
     pub column: String,
-    /// Width of intervals: a number for a column indexed as `number`, a duration such as `"1d"` for `time`. The value
-    /// of a group is the start of its interval, a multiple of the width.
+    /// Width of intervals: a number for a column indexed as `number`. For `time`, a duration such as `"15m"`, or a
+    /// number of calendar days, weeks (from Monday), months or years: `"1d"`, `"1w"`, `"1mo"`, `"1y"`. The value of a
+    /// group is the start of its interval; intervals of numbers and durations start at multiples of the width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub interval: Option<serde_json::Value>,
+    /// Time zone of intervals of days, weeks, months or years: an IANA name such as `Europe/Berlin`. Default UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// Center of rings, for a column indexed as `geo`, with `meters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<LatLon>,

@@ -55,7 +55,7 @@ pub enum WhyCode {
     ColumnRemoved,
     /// The row has no value of the column.
     NoValue,
-    /// The stored value has another type than the declaration, the index or the condition requires.
+    /// The stored value has another type than the declaration, the index or the condition requires, or is streamed.
     OtherType,
     /// Values of this type are compared only if the column is declared.
     NotDeclared,

@@ -30,7 +30,8 @@ pub struct PutTenant {
 
 /// Limits that apply to all requests of a tenant together, each at least 1. A request over a budget is refused
 /// with 429 before its body is read. The budgets of timelines and of memory, and the budgets of writes by SQL,
-/// are checked while the request is executed.
+/// are checked while the request is executed. A table or change stream over its budget is refused with 400
+/// `over_limit`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantBudgets {
@@ -53,7 +54,8 @@ pub struct TenantBudgets {
     pub timelines: Option<u64>,
     /// Bytes in the hot tier, measured every ten seconds. Writes are refused while the tenant has at least this
     /// many bytes in the tier; nothing is deleted. Points count with their encoded size. Rows that are not
-    /// archived count as hot, with the size from their last survey. `null`: no limit.
+    /// archived count as hot, with the size from their last survey, and so do attributes, saved searches and
+    /// metadata of metrics. `null`: no limit.
     #[serde(default)]
     pub hot_bytes: Option<u64>,
     /// Bytes in the cold tier, like `hot_bytes`.
@@ -72,6 +74,12 @@ pub struct TenantBudgets {
     /// alone would fit. At least 1 MiB. `null`: only the limit of the process applies.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Number of tables. A feed table with inboxes counts as two. `null`: a tenth of `tables.count_max`, at least 1.
+    #[serde(default)]
+    pub tables: Option<u64>,
+    /// Number of change streams that contain only tables of the tenant. `null`: 10.
+    #[serde(default)]
+    pub change_streams: Option<u64>,
 }
 
 /// Usage of a tenant: current values, and counts since the server started.
@@ -101,6 +109,16 @@ pub struct TenantUse {
     pub refused_queries: u64,
     /// Reservations of memory refused by `memory_bytes`.
     pub refused_memory: u64,
+    /// Tables. A feed table with inboxes counts as two.
+    pub tables: u64,
+    /// Largest allowed number of tables: the budget, or its default.
+    pub tables_max: u64,
+    /// Change streams that contain only tables of the tenant.
+    pub change_streams: u64,
+    /// Largest allowed number of change streams: the budget, or its default.
+    pub change_streams_max: u64,
+    /// New tables and change streams refused by `tables` and `change_streams`.
+    pub refused_objects: u64,
 }
 
 /// Tenant.

@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tideline_model::{Role, TableModel};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -15,6 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::condition::Condition;
 use crate::named::named;
 use crate::table::TableModelSchema;
+use crate::tenant::{TenantBudgets, TenantUse};
 use crate::time::{DurationText, TimeInput};
 
 /// New token.
@@ -27,11 +29,19 @@ pub struct CreateToken {
     /// Roles, at least one. The token may do everything that at least one of its roles allows.
     #[schema(value_type = Vec<RoleSchema>)]
     pub roles: Vec<Role>,
-    /// Tables that the token may use: names, and prefixes followed by `*`. Empty: all tables.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Tables that the token may use: names, and prefixes followed by `*`; at least one. Omitted: all tables.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "restriction"
+    )]
     pub tables: Vec<String>,
-    /// Models of tables that the token may use. Empty: all models.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Models of tables that the token may use; at least one. Omitted: all models.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "restriction"
+    )]
     #[schema(value_type = Vec<TableModelSchema>)]
     pub models: Vec<TableModel>,
     /// Condition on the timelines that the token may use, with the tests `equals`, `not_equals`, `in`, `prefix` and
@@ -41,12 +51,36 @@ pub struct CreateToken {
     pub timelines: Option<Condition>,
     /// Tenants for which requests with the token act: names, and prefixes followed by `*`. If several tenants are
     /// possible, each request names one of them in the header `X-Scope-OrgID`. A request reaches only the tables of
-    /// its tenant. Empty: requests act for no tenant, and the header is ignored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// its tenant. At least one; omitted: requests act for no tenant, and the header is ignored.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "restriction"
+    )]
     pub tenants: Vec<String>,
     /// Time at which the token becomes invalid, for example `now+90d`. `null`: it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<TimeInput>,
+}
+
+/// Deserializes a list that restricts a token, for members with `#[serde(default, deserialize_with = "restriction")]`.
+/// Refuses an empty list: it would restrict nothing, which a client that computes the list does not expect.
+///
+/// # Errors
+///
+/// Fails if the value is not a list of `T`, or is empty.
+pub fn restriction<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let list = Vec::deserialize(deserializer)?;
+    match list.is_empty() {
+        true => Err(D::Error::custom(
+            "the list is empty, which would restrict nothing; add an entry, or omit the member to restrict nothing",
+        )),
+        false => Ok(list),
+    }
 }
 
 /// Rotation of a token.
@@ -181,6 +215,8 @@ pub struct TokenList {
     "timelines": null,
     "tenants": [],
     "tenant": null,
+    "budgets": null,
+    "used": null,
     "expires": "2027-02-26T12:00:00Z",
     "request_id": "01jd3k5w8v-000002a1"
 }))]
@@ -203,7 +239,13 @@ pub struct AccessView {
     pub tenants: Vec<String>,
     /// Tenant for which this request acts.
     pub tenant: Option<String>,
-    /// Time at which the token becomes invalid, RFC 3339; `null` if it does not expire.
+    /// Budgets of this tenant; `null` if the request acts for no tenant.
+    pub budgets: Option<TenantBudgets>,
+    /// Usage of this tenant: current values, and counts since the server started; `null` if the request acts for no
+    /// tenant, or if the token is also restricted to tables, models or timelines.
+    pub used: Option<TenantUse>,
+    /// Time at which the token becomes invalid, RFC 3339; `null` if it does not expire. For a secret that was replaced
+    /// by a rotation, the end of the overlap.
     pub expires: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,

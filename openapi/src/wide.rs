@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 use tideline_model::wide::{self, KeySource};
 use tideline_model::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder,
-    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowLimit, RowTtl, TableSpec, TtlScope, WideSpec,
+    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowLimit, RowTtl, Schedule as ModelSchedule,
+    TableSpec, TtlScope, WideSpec,
 };
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::named::named;
+use crate::policy::Schedule;
 use crate::present::present;
 use crate::time::DurationText;
 
@@ -180,6 +182,15 @@ pub struct PartsSettings {
     /// Archive that old parts move into. Default: parts stay in their tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<PartsArchive>,
+    /// Schedule of moves from the hot to the cold tier. Default `continuous`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate: Option<Schedule>,
+    /// Schedule for dropping hidden parts and for freeing the bytes of expired rows. Default `continuous`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expire: Option<Schedule>,
+    /// Maximum read rate of the jobs of this table, bytes per second, at least 1. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub move_bytes_per_second: Option<u64>,
 }
 
 /// Archive of the parts of a wide table: a job writes the rows of old parts to Parquet files on an object store. Reads
@@ -193,6 +204,9 @@ pub struct PartsArchive {
     /// Minimum time between the end of a part and its archiving. Rows of older parts can be written only after the part
     /// was restored.
     pub after: DurationText,
+    /// Schedule of the moves into files. Default `continuous`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
 }
 
 /// Changes of the division into parts. Missing members stay unchanged.
@@ -233,6 +247,30 @@ pub struct PartsChanges {
     )]
     #[schema(value_type = Option<PartsArchive>)]
     pub archive: Option<Option<PartsArchive>>,
+    /// Schedule of moves from the hot to the cold tier; `null` = `continuous`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Schedule>)]
+    pub migrate: Option<Option<Schedule>>,
+    /// Schedule for dropping hidden parts and for freeing the bytes of expired rows; `null` = `continuous`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Schedule>)]
+    pub expire: Option<Option<Schedule>>,
+    /// Maximum read rate of the jobs of this table, bytes per second, at least 1; `null` = no limit.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<u64>)]
+    pub move_bytes_per_second: Option<Option<u64>>,
 }
 
 /// Unit in which data expires.
@@ -586,6 +624,9 @@ impl WideSettings {
                 hot: parts.hot.map(|DurationText(nanos)| nanos),
                 writable: parts.writable.map(|DurationText(nanos)| nanos),
                 archive: parts.archive.map(PartsArchive::into_spec),
+                migrate: schedule_of(parts.migrate),
+                expire: schedule_of(parts.expire),
+                move_bytes_per_second: parts.move_bytes_per_second,
                 first: i32::MIN,
             }),
         })
@@ -670,7 +711,26 @@ impl PartsChanges {
         if let Some(archive) = self.archive {
             parts.archive = archive.map(PartsArchive::into_spec);
         }
+        if let Some(migrate) = self.migrate {
+            parts.migrate = schedule_of(migrate);
+        }
+        if let Some(expire) = self.expire {
+            parts.expire = schedule_of(expire);
+        }
+        if let Some(rate) = self.move_bytes_per_second {
+            parts.move_bytes_per_second = rate;
+        }
     }
+}
+
+/// Returns the schedule of a request; continuous if the request has none.
+fn schedule_of(schedule: Option<Schedule>) -> ModelSchedule {
+    schedule.map(ModelSchedule::from).unwrap_or_default()
+}
+
+/// Returns a schedule for a response; `None` if it is continuous.
+fn shown(schedule: &ModelSchedule) -> Option<Schedule> {
+    (!schedule.is_continuous()).then(|| Schedule::from(schedule))
 }
 
 impl PartsArchive {
@@ -678,6 +738,7 @@ impl PartsArchive {
         ArchiveSpec {
             target: self.target,
             after: self.after.0,
+            schedule: schedule_of(self.schedule),
         }
     }
 }
@@ -687,6 +748,7 @@ impl From<&ArchiveSpec> for PartsArchive {
         Self {
             target: archive.target.clone(),
             after: DurationText(archive.after),
+            schedule: shown(&archive.schedule),
         }
     }
 }
@@ -717,6 +779,9 @@ impl From<&PartsSpec> for PartsSettings {
             hot: parts.hot.map(DurationText),
             writable: parts.writable.map(DurationText),
             archive: parts.archive.as_ref().map(PartsArchive::from),
+            migrate: shown(&parts.migrate),
+            expire: shown(&parts.expire),
+            move_bytes_per_second: parts.move_bytes_per_second,
         }
     }
 }

@@ -27,10 +27,12 @@ use crate::audit_log::AuditLog;
 use crate::context::{RequestIds, current_client, current_query, current_tenant};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
+use crate::followed_file::FileKind;
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
 use crate::tenants::TenantStore;
+use crate::tls_files::TlsFiles;
 use crate::tokens::TokenStore;
 use crate::watching::Watching;
 
@@ -145,6 +147,8 @@ pub(crate) struct Shared {
     pub(crate) change_streams: Arc<ChangeStreams>,
     pub(crate) tokens: TokenStore,
     pub(crate) tenants: TenantStore,
+    /// Certificate and key of the listener; `None` without TLS.
+    pub(crate) tls: Option<Arc<TlsFiles>>,
     /// Signal to requests that wait for changes; sent after each commit.
     pub(crate) change_news: tokio::sync::watch::Sender<()>,
     /// Permits for changes other than writes, such as deletes and changes of tables, attributes and jobs.
@@ -169,6 +173,7 @@ impl App {
         change_streams: Arc<ChangeStreams>,
         (tokens, tenants): (TokenStore, TenantStore),
         audit: AuditLog,
+        tls: Option<Arc<TlsFiles>>,
         settings: HttpSettings,
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
@@ -220,6 +225,7 @@ impl App {
             change_streams,
             tokens,
             tenants,
+            tls,
             change_news,
             changes: permits("changes", CHANGES_IN_FLIGHT_MAX),
             requested_jobs: permits("requested jobs", REQUESTED_JOBS_IN_FLIGHT_MAX),
@@ -270,6 +276,20 @@ impl App {
                 "the token has expired or was revoked while the request waited",
             )),
         }
+    }
+
+    /// Returns the followed files whose newest version is not in use.
+    pub(crate) fn files_behind(&self) -> Vec<FileKind> {
+        let of_tls = self.tls.iter().flat_map(|files| files.files_behind());
+        of_tls.chain(self.tokens.files_behind()).collect()
+    }
+
+    /// Returns the warnings for `/ready` about followed files and the end of the certificate.
+    pub(crate) fn file_warnings(&self) -> Vec<String> {
+        let behind = self.files_behind().into_iter().map(FileKind::warning);
+        let now = self.engine.clock().now();
+        let end = self.tls.as_ref().and_then(|files| files.end_warning(now));
+        behind.chain(end).collect()
     }
 
     /// Returns a permit for a query if one is available without waiting, otherwise `None`.

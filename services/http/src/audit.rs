@@ -2,13 +2,14 @@
 //!
 //! - a change of tables, indexes, parts, timelines, saved searches, archives, feeds with their members and blocks,
 //!   change streams, webhooks, jobs, tenants, tokens, the retention of the audit table, or the clock;
-//! - a delete of points or rows by a selection;
+//! - a delete of points or rows by a selection, of a message, or of a Pushgateway group;
 //! - a cancelled query.
 //!
 //! This module also limits the log lines about refused requests. `audit_log` writes the records, and counts
 //! refusals for the audit table.
 //!
-//! A line contains the operation, the principal and the client address. If the request came through a trusted
+//! A line contains the operation, the principal and the client address, and describes what was changed
+//! (`audit_detail`). If the request came through a trusted
 //! proxy, the line contains the address of the proxy as well. Writes of points, rows and messages are not logged;
 //! `/metrics` counts them. Each refused request (status below 500) is one line at level `debug`. At level `info`
 //! each kind of refusal, which is a pair of status and error code, has at most one such line per
@@ -26,9 +27,9 @@ pub(crate) const TARGET: &str = "tideline::audit";
 /// Shortest time between two lines at level `info` about the same kind of refusal.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Operations of the native interface that change something, as pairs of method and route. Not included are writes
-/// of points, rows and messages, positions of readers, and SQL statements.
-const CHANGES: [(&str, &str); 49] = [
+/// Operations that change something, as pairs of method and route. Not included are writes of points, rows and messages
+/// except deletes of messages and of Pushgateway groups, positions of readers, and SQL statements.
+const CHANGES: [(&str, &str); 52] = [
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/{table}"),
     ("PATCH", "/v1/tables/{table}"),
@@ -63,6 +64,7 @@ const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/changes/{stream}/webhooks/{webhook}/resume"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}"),
+    ("DELETE", "/v1/tables/{table}/feeds/{feed}/messages/{sequence}"),
     ("PUT", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
     ("PATCH", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
     ("DELETE", "/v1/tables/{table}/feeds/{feed}/members/{user}"),
@@ -81,13 +83,21 @@ const CHANGES: [(&str, &str); 49] = [
     ("POST", "/v1/tokens"),
     ("DELETE", "/v1/tokens/{token}"),
     ("POST", "/v1/tokens/{token}/rotate"),
+    ("DELETE", "/metrics/job/{job}"),
+    ("DELETE", "/v1/tables/{table}/prometheus/metrics/job/{job}"),
+];
+
+/// Routes of Pushgateway groups with further labels. They are not in the OpenAPI document.
+const GROUPS: [&str; 2] = [
+    "/metrics/{*group}",
+    "/v1/tables/{table}/prometheus/metrics/{*group}",
 ];
 
 /// Returns true if requests of this method and route are written to the audit log. Refused requests (status 400 to
 /// 499) are not written. A request that failed with another status is written, because it may have changed
 /// something.
 pub(crate) fn is_change(method: &str, route: &str) -> bool {
-    CHANGES.contains(&(method, route))
+    CHANGES.contains(&(method, route)) || (method == "DELETE" && GROUPS.contains(&route))
 }
 
 /// Counts of refused requests since the last log line about them.
@@ -147,7 +157,8 @@ mod tests {
 
     #[test]
     fn every_operation_that_changes_something_is_listed_or_known_not_to_be() {
-        /// Path suffixes of reads with a body, of writes of points, rows and messages, and of `/v1/sql`.
+        /// Path suffixes of reads with a body, of writes of points, rows and messages, and of `/v1/sql`. Every `DELETE` is
+        /// listed in `CHANGES`.
         const OTHERS: [&str; 31] = [
             "/cursors/{feed}",
             "/messages",
@@ -192,9 +203,10 @@ mod tests {
                 .flatten()
                 .map(|(method, _)| method.to_uppercase())
             {
-                let is_other = path.contains("/api/v1/")
-                    || path.contains("/metrics/job/")
-                    || OTHERS.iter().any(|other| path.ends_with(other));
+                let is_other = method != "DELETE"
+                    && (path.contains("/api/v1/")
+                        || path.contains("/metrics/job/")
+                        || OTHERS.iter().any(|other| path.ends_with(other)));
                 if matches!(&*method, "POST" | "PUT" | "PATCH" | "DELETE") && !is_other {
                     assert!(
                         is_change(&method, path),

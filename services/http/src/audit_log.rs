@@ -33,7 +33,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time between two attempts to write records after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest text of a record, in bytes. Longer texts are truncated.
-const TEXT_BYTES_MAX: usize = 1_024;
+pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 /// Maximum number of different refusals of known principals that are counted separately within a minute.
 const REFUSALS_MAX: usize = 500;
 /// Maximum number of different refusals of unknown principals that are counted separately within a minute. Without
@@ -177,6 +177,7 @@ impl AuditLog {
                 code: Some(code),
                 count,
                 request_id: None,
+                detail: None,
             }
         };
         counted.into_iter().map(record).collect()
@@ -220,7 +221,7 @@ async fn wait(written: Option<oneshot::Receiver<()>>) {
 }
 
 /// Truncates a text that is too long.
-fn cut(text: &mut String) {
+pub(crate) fn cut(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.push('…');

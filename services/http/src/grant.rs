@@ -12,7 +12,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::Method;
 use axum::http::request::Parts;
 use tideline_access::{Access, Action, Principal};
-use tideline_change_stream::no_stream;
+use tideline_change_stream::{name_in_use, no_stream};
 use tideline_connections::{Permit, Permits};
 use tideline_engine::find::Stop;
 use tideline_engine::model::{TableModel, TableName};
@@ -221,19 +221,18 @@ impl Grant {
     ///
     /// # Errors
     ///
-    /// Fails with the error of a missing stream if a table is not in the scope. Also fails if the stream does not
-    /// exist and `may_be_new` is false.
+    /// Fails with the error of a missing stream if a table is not in the scope, or if the stream does not exist. If
+    /// `may_be_new` is true, a stream that does not exist is allowed, and an existing stream with a table that is not in
+    /// the scope is a conflict of names.
     pub(crate) fn check_stream(&self, name: &str, may_be_new: bool) -> Result<()> {
         if self.access.principal().scope().is_everything() {
             return Ok(());
         }
-        let is_allowed = match self.change_streams.tables_of(name) {
-            Some(tables) => self.access.check_patterns(&tables).is_ok(),
-            None => may_be_new,
-        };
-        match is_allowed {
-            true => Ok(()),
-            false => Err(no_stream(name).into()),
+        match self.change_streams.tables_of(name) {
+            Some(tables) if self.access.check_patterns(&tables).is_ok() => Ok(()),
+            Some(_) if may_be_new => Err(name_in_use(name).into()),
+            None if may_be_new => Ok(()),
+            _ => Err(no_stream(name).into()),
         }
     }
 
@@ -242,6 +241,13 @@ impl Grant {
     /// empty description means that the request has changed nothing.
     pub(crate) fn note_change(&self, change: String) {
         self.observation.set_change(change);
+    }
+
+    /// Sets the text of the audit record that describes what the request changes, see
+    /// [`audit_detail`](crate::audit_detail). Called before the change if possible, because the client can disconnect
+    /// during the change. The text must not contain secrets.
+    pub(crate) fn note_detail(&self, detail: String) {
+        self.observation.set_detail(detail);
     }
 
     /// Returns true if the principal may see the jobs, queries and archive of a table. The table may have been

@@ -16,6 +16,7 @@ use tideline_connections::{Client, with_guard};
 use tower::{Layer, Service};
 
 use crate::app::App;
+use crate::audit_log::cut;
 use crate::context::RequestContext;
 use crate::failure::{Failure, Result};
 use crate::grant::Granted;
@@ -39,8 +40,10 @@ pub(crate) const UNNAMED_TENANT: &str =
     "the token may act for several tenants; name the tenant of the request in the header X-Scope-OrgID";
 /// Route of SQL statements.
 const SQL: &str = "/v1/sql";
-/// Suffixes of operator routes that store data.
+/// Suffixes of operator routes that store data with a `POST`.
 const STORING: [&str; 5] = ["/rekey", "/indexes", "/search-indexes", "/restore", "/attach"];
+/// Route of a saved search, which a `PUT` stores.
+const SAVED_SEARCH: &str = "/v1/tables/{table}/searches/{name}";
 /// Suffixes of routes whose requests can last as long as their clients stay connected: watches, and reads that can
 /// wait for new data. Such reads have separate limits.
 const WAITING: [&str; 5] = ["/watch", "/messages", "/messages/count", "/inbox", "/records"];
@@ -54,6 +57,7 @@ pub(crate) struct Observation(Arc<Facts>);
 struct Facts {
     principal: OnceLock<Arc<Principal>>,
     change: Mutex<Option<String>>,
+    detail: Mutex<Option<String>>,
 }
 
 impl Observation {
@@ -76,6 +80,18 @@ impl Observation {
     /// nothing.
     pub(crate) fn set_change(&self, change: String) {
         *self.0.change.lock() = Some(change);
+    }
+
+    /// Returns what the change changes, if the handler has described it.
+    pub(crate) fn detail(&self) -> Option<String> {
+        self.0.detail.lock().clone()
+    }
+
+    /// Sets the text that describes what the change changes. Replaces an earlier text. A long text is cut, and an empty
+    /// one describes nothing.
+    pub(crate) fn set_detail(&self, mut detail: String) {
+        cut(&mut detail);
+        *self.0.detail.lock() = Some(detail).filter(|detail| !detail.is_empty());
     }
 }
 
@@ -206,8 +222,10 @@ fn admit(
     Ok((Some(granted), query))
 }
 
-fn stores(path: &str) -> bool {
-    STORING.iter().any(|end| path.ends_with(end))
+/// Returns true if a request of an operator stores data.
+fn stores(method: &Method, path: &str) -> bool {
+    method == Method::POST && STORING.iter().any(|end| path.ends_with(end))
+        || method == Method::PUT && path == SAVED_SEARCH
 }
 
 fn can_wait(path: &str) -> bool {
@@ -235,7 +253,7 @@ fn admit_to_budgets(
             tenant.check_writes(now, only_removes)?;
             Ok(None)
         }
-        Some(Action::Operate) if method == Method::POST && path.is_some_and(stores) => {
+        Some(Action::Operate) if path.is_some_and(|path| stores(method, path)) => {
             tenant.check_writes(now, false)?;
             Ok(None)
         }

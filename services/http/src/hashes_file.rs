@@ -17,8 +17,9 @@ use tideline_access::{
 };
 use tideline_engine::model::{TableModel, Timestamp};
 use tideline_openapi::plain;
+use tideline_openapi::token::restriction;
 
-use crate::followed_file::FollowedFile;
+use crate::followed_file::{Behind, FollowedFile};
 
 /// Longest id of a token, in bytes.
 const ID_BYTES_MAX: usize = 64;
@@ -27,7 +28,9 @@ const ID_BYTES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct HashesFile {
     tokens: Tokens,
+    /// Locked while the file is read.
     file: Mutex<FollowedFile>,
+    behind: Behind,
 }
 
 /// Content of the file.
@@ -45,12 +48,12 @@ struct Entry {
     /// Default: the id.
     name: Option<String>,
     roles: Vec<Role>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "restriction")]
     tables: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "restriction")]
     models: Vec<TableModel>,
     timelines: Option<TimelineCondition>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "restriction")]
     tenants: Vec<String>,
     /// RFC 3339.
     expires: Option<String>,
@@ -65,9 +68,10 @@ impl HashesFile {
     ///
     /// Fails with the reason if the file is refused or its content is not valid.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let (file, records) = FollowedFile::open(path, parse)?;
+        let (file, records) = FollowedFile::open_owned(path, parse)?;
         Ok(Self {
             tokens: Tokens::new(records.into_iter().map(|record| (record, None))),
+            behind: file.behind(),
             file: Mutex::new(file),
         })
     }
@@ -81,6 +85,11 @@ impl HashesFile {
     pub(crate) fn follow(&self) -> bool {
         let changed = self.file.lock().follow(parse);
         changed.map(|records| self.tokens.replace(records)).is_some()
+    }
+
+    /// Returns true if the newest version of the file is not in use.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind.is_set()
     }
 
     /// Returns a token of the file and the time of its last use.
@@ -157,5 +166,27 @@ impl Entry {
             .check()
             .map_err(|reason| format!("token {:?}: {reason}", record.id))?;
         Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_does_not_mean_everything() {
+        let file = |member: &str| {
+            let hash = String::from(TokenHash::of("a token"));
+            format!(r#"{{"tokens": [{{"id": "a", "roles": ["reader"], {member}"sha256": ["{hash}"]}}]}}"#)
+        };
+        let records = parse(file("").as_bytes()).expect("no restriction");
+        assert!(records[0].scope.is_everything());
+        for member in ["tables", "models", "tenants"] {
+            let refused = parse(file(&format!("\"{member}\": [], ")).as_bytes()).expect_err(member);
+            assert!(
+                refused.contains(&format!("/tokens/0/{member}: the list is empty")),
+                "{refused}"
+            );
+        }
     }
 }

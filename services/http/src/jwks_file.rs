@@ -12,7 +12,7 @@ use tideline_access::jwt::{JwtError, JwtSettings, JwtVerifier, VerifiedJwt};
 use tideline_access::{Principal, TokenHash};
 use tideline_engine::model::Timestamp;
 
-use crate::followed_file::FollowedFile;
+use crate::followed_file::{Behind, FollowedFile};
 
 /// Maximum number of verified tokens that are kept in addition to the tokens of running requests.
 const KEPT_MAX: usize = 10_000;
@@ -21,7 +21,9 @@ const KEPT_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct JwksFile {
     settings: JwtSettings,
+    /// Locked while the file is read.
     file: Mutex<FollowedFile>,
+    behind: Behind,
     state: RwLock<State>,
     /// Maximum number of verified tokens that are kept in addition to the tokens of running requests.
     kept_max: usize,
@@ -42,9 +44,10 @@ impl JwksFile {
     /// Fails with the reason if the file is refused or is not a key set with keys for signatures.
     pub(crate) fn open(path: &Path, settings: JwtSettings) -> Result<Self, String> {
         let parse = |bytes: &[u8]| JwtVerifier::new(bytes, settings.clone());
-        let (file, verifier) = FollowedFile::open(path, parse)?;
+        let (file, verifier) = FollowedFile::open_owned(path, parse)?;
         Ok(Self {
             settings,
+            behind: file.behind(),
             file: Mutex::new(file),
             state: RwLock::new(State {
                 verifier: Arc::new(verifier),
@@ -87,6 +90,11 @@ impl JwksFile {
         }
         let kept = state.kept.entry(hash).or_insert(verified);
         Ok(Arc::clone(&kept.principal))
+    }
+
+    /// Returns true if the newest version of the file is not in use.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind.is_set()
     }
 
     /// Reads the file again if it has changed. Returns true if its keys were replaced.

@@ -20,7 +20,7 @@
 //! | `tokens`, `hashes_file`, `jwks_file`, `followed_file` | stored tokens; tokens of a file and of an identity provider |
 //! | `tls_files` | certificate and key of the listener |
 //! | `routes`, `grant` | actions of routes; the handle that gives a handler access to tables |
-//! | `audit_log` | records of changes and refusals, for the audit table |
+//! | `audit_log`, `audit_detail` | records of changes and refusals, for the audit table; the texts of what changed |
 //! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
@@ -38,6 +38,7 @@
 
 mod app;
 mod audit;
+mod audit_detail;
 mod audit_log;
 mod auth;
 mod body;

@@ -1,6 +1,6 @@
-//! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of
-//! existing tables, indexes and tenants, no input of clients becomes a label value, and only the first
-//! [`LABELS_MAX`] tables and tenants have separate values.
+//! Metrics of the service in the Prometheus format. Label values are a bounded set: apart from the names of existing
+//! tables, indexes, tenants and consumer groups, no input of clients becomes a label value, and only the first
+//! [`LABELS_MAX`] tables, tenants and groups have separate values.
 //!
 //! Requests update their counters as they run. Sizes and counts of the engine are read at each scrape.
 
@@ -26,9 +26,9 @@ use tideline_engine::{Engine, Table, WriteOutcome};
 use self::state::StateCollector;
 use crate::app::App;
 
-/// Maximum number of tables, and of tenants, with separate metrics.
+/// Maximum number of tables, of tenants, and of consumer groups with separate metrics.
 const LABELS_MAX: usize = 200;
-/// Label of all further tables or tenants together. No table and no tenant can have this name.
+/// Label of all further tables, tenants or consumer groups together. No name of them can have this form.
 const OTHERS: &str = "*";
 
 /// Metrics updated by requests.

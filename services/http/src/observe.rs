@@ -292,8 +292,9 @@ impl RunningChange {
         let peer = self.origin.map(tracing::field::display);
         let proxy = proxy_of(self.origin);
         let shown_proxy = proxy.as_ref().map(tracing::field::display);
+        let detail = self.observation.detail();
         // The path identifies the table or job; it does not include the query string.
-        tracing::info!(target: audit::TARGET, principal = shown, peer, proxy = shown_proxy, method, path, status, request_id = id, "change");
+        tracing::info!(target: audit::TARGET, principal = shown, peer, proxy = shown_proxy, method, path, detail, status, request_id = id, "change");
         AuditRecord {
             principal: principal.map(|principal| principal.label()),
             tenant: principal.and_then(|principal| tenant_of(principal)),
@@ -302,6 +303,7 @@ impl RunningChange {
             status,
             code: code.map(code_name),
             request_id: Some(id.to_owned()),
+            detail,
             ..AuditRecord::of_change(self.app.service_engine().clock().now(), method, path)
         }
     }

@@ -1,8 +1,8 @@
 //! Binding of the router to `tideline_connections`, which accepts connections and enforces their limits.
 //!
 //! Also starts the background tasks of the service: writing audit records, storing the times of the last use of
-//! tokens, reloading changed files of token hashes, keys and the certificate, freeing old changes, measuring tenants,
-//! and delivering webhooks.
+//! tokens, ending requests with replaced secrets, reloading changed files of token hashes, keys and the certificate,
+//! freeing old changes, measuring tenants, and delivering webhooks.
 
 use std::io;
 use std::sync::Arc;
@@ -38,6 +38,9 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Interval at which requests end whose secret was replaced by a rotation and is not valid any more.
+const SECRETS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which the counts of refused requests are recorded.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(60);
@@ -97,16 +100,24 @@ pub async fn serve(
         .map_err(|failure: Failure| io::Error::other(failure.message))?;
     let (audit, writer) = AuditLog::new(engine.clock().now());
     tokio::spawn(writer.run(Arc::clone(&engine)));
-    let app = App::new(engine, scheduler, Arc::new(streams), stores, audit, settings);
+    let streams = Arc::new(streams);
+    let app = App::new(engine, scheduler, streams, stores, audit, tls.clone(), settings);
     tokio::spawn(at_intervals(app.downgrade(), REFUSALS_INTERVAL, |app| {
         app.audit.flush_refusals();
     }));
     tokio::spawn(at_intervals(app.downgrade(), USES_INTERVAL, keep_uses));
+    if app.tokens.is_required() {
+        tokio::spawn(at_intervals(app.downgrade(), SECRETS_INTERVAL, |app| {
+            if app.tokens.end_replaced_secrets() {
+                app.end_watches();
+            }
+        }));
+    }
     if app.settings.hashes_file.is_some() || app.settings.jwt.is_some() {
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow_files));
     }
     if let Some(files) = tls {
-        let follow = move |_: &App| files.follow();
+        let follow = move |app: &App| files.follow(app.service_engine().clock().now());
         tokio::spawn(at_intervals(app.downgrade(), FILES_INTERVAL, follow));
     }
     tokio::spawn(at_intervals(app.downgrade(), KEEP_INTERVAL, keep_changes));

@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tideline_connections::forward::{FORWARDED, Forwarder, HTTPS};
 use tideline_connections::shares::Shares;
 use tideline_connections::{Client, ConnectionSettings, Listeners, Origin, Service};
@@ -25,6 +26,7 @@ use tokio::task::spawn_blocking;
 
 use crate::context::{Dialect, RequestContext, RequestId, RequestIds};
 use crate::failure::Failure;
+use crate::followed_file::FileKind;
 use crate::resources::{operation, whole_seconds};
 use crate::serve::FILES_INTERVAL;
 use crate::settings::HttpSettings;
@@ -57,6 +59,7 @@ pub async fn serve(
     let of_files = settings.clone();
     let files = spawn_blocking(move || Files::open(&of_files)).await;
     let files = files.map_err(io::Error::other)?.map_err(io::Error::other)?;
+    let files = Arc::new(files);
     let limits = ConnectionSettings {
         connections_max: settings.connections_max,
         header_timeout: settings.header_timeout,
@@ -73,16 +76,17 @@ pub async fn serve(
         forwarder: files.authorities.forwarder(),
         request_ids: Arc::new(RequestIds::new(started)),
         warnings: settings.warnings.clone(),
+        files: Arc::clone(&files),
         has_tls: settings.tls.is_some(),
         started,
         began: clock.monotonic(),
-        clock,
+        clock: Arc::clone(&clock),
     };
     let concurrent = Shares::new(settings.connections_max);
     let served = tideline_connections::serve(listeners.into(), service, concurrent, limits, || {}, shutdown);
     tokio::select! {
         served = served => served,
-        never = follow(Arc::new(files)) => match never {},
+        never = follow(files, clock) => match never {},
     }
 }
 
@@ -91,6 +95,8 @@ pub async fn serve(
 struct Files {
     tls: Option<TlsFiles>,
     authorities: AuthoritiesFile,
+    /// Warnings for `/ready`, updated when the files were followed, so that a request never waits for a file.
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Files {
@@ -98,23 +104,28 @@ impl Files {
         Ok(Self {
             tls: settings.tls.as_ref().map(TlsFiles::open).transpose()?,
             authorities: AuthoritiesFile::open(settings)?,
+            warnings: Mutex::default(),
         })
     }
 
-    fn follow(&self) {
+    fn follow(&self, now: Timestamp) {
         if let Some(tls) = &self.tls {
-            tls.follow();
+            tls.follow(now);
         }
         self.authorities.follow();
+        let of_tls = self.tls.iter().flat_map(TlsFiles::files_behind);
+        let behind = of_tls.chain(self.authorities.file_behind());
+        let end = self.tls.as_ref().and_then(|tls| tls.end_warning(now));
+        *self.warnings.lock() = behind.map(FileKind::warning).chain(end).collect();
     }
 }
 
 /// Reads the files again when they change.
-async fn follow(files: Arc<Files>) -> Infallible {
+async fn follow(files: Arc<Files>, clock: Arc<dyn Clock>) -> Infallible {
     loop {
         tokio::time::sleep(FILES_INTERVAL).await;
-        let files = Arc::clone(&files);
-        if let Err(panicked) = spawn_blocking(move || files.follow()).await {
+        let (files, now) = (Arc::clone(&files), clock.now());
+        if let Err(panicked) = spawn_blocking(move || files.follow(now)).await {
             tracing::error!(%panicked, "reading changed certificates panicked");
         }
     }
@@ -127,6 +138,7 @@ struct Standby {
     request_ids: Arc<RequestIds>,
     /// Warnings about the configuration.
     warnings: Vec<String>,
+    files: Arc<Files>,
     /// True if clients reach this process over TLS.
     has_tls: bool,
     clock: Arc<dyn Clock>,
@@ -181,6 +193,7 @@ impl Standby {
                 .into_iter()
                 .chain(in_clear_text)
                 .chain(self.warnings.clone())
+                .chain(self.files.warnings.lock().clone())
                 .collect(),
             reopening: Vec::new(),
             started: self.started.to_rfc3339(),

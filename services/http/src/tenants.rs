@@ -11,10 +11,12 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use tideline_access::{Principal, StoredData, Tenant, TenantRecord};
 use tideline_engine::Engine;
+use tideline_engine::model::TableName;
 use tideline_engine::state_table::StateRow;
 use tideline_engine::stored_data::TableData;
 use tideline_openapi::ErrorCode;
 
+use crate::app::App;
 use crate::failure::{Failure, Result};
 
 /// Header with the tenant of a request, as Grafana, Prometheus and other agents send it.
@@ -31,6 +33,40 @@ pub(crate) struct TenantStore {
     tenants: RwLock<HashMap<String, Arc<Tenant>>>,
     /// Held while tenants are stored.
     writing: Mutex<()>,
+}
+
+/// Tables and change streams of the server at one time, of which each belongs to one tenant or to none.
+#[derive(Debug)]
+pub(crate) struct OwnedObjects {
+    tables: Vec<TableName>,
+    /// Maximum number of tables of the server.
+    pub(crate) tables_max: u64,
+    /// Tables of each stream.
+    streams: Vec<Vec<String>>,
+}
+
+impl OwnedObjects {
+    /// Reads the names of all objects.
+    pub(crate) fn read(app: &App) -> Self {
+        let engine = app.service_engine();
+        Self {
+            tables: engine.table_owners(),
+            tables_max: engine.tables_max() as u64,
+            streams: app.change_streams.all_tables(),
+        }
+    }
+
+    /// Returns the number of tables of a tenant.
+    pub(crate) fn tables(&self, tenant: &Tenant) -> u64 {
+        let own = |table: &&TableName| tenant.record().has_table(table.as_str());
+        self.tables.iter().filter(own).count() as u64
+    }
+
+    /// Returns the number of change streams of a tenant.
+    pub(crate) fn change_streams(&self, tenant: &Tenant) -> u64 {
+        let own = |tables: &&Vec<String>| tenant.has_stream(tables);
+        self.streams.iter().filter(own).count() as u64
+    }
 }
 
 impl TenantStore {

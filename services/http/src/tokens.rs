@@ -22,6 +22,7 @@ use tideline_engine::state_table::{STATE_ROWS_MAX, StateRow};
 use tideline_openapi::ErrorCode;
 
 use crate::failure::{Failure, Result};
+use crate::followed_file::FileKind;
 use crate::hashes_file::HashesFile;
 use crate::jwks_file::JwksFile;
 use crate::settings::{HttpSettings, Secret};
@@ -70,18 +71,12 @@ impl TokenStore {
             .map(|jwt| JwksFile::open(&jwt.jwks_file, jwt.claims.clone()))
             .transpose();
         let jwks = jwks.map_err(Failure::invalid)?;
-        if !tokens.is_empty() && !settings.requires_token() {
-            tracing::warn!(
-                tokens = tokens.len(),
-                "the server has tokens but requires none, so every client has full access: set auth.token or auth.token_file"
-            );
-        }
         let configured = settings.token.clone();
         let owner = match settings.requires_token() {
             true => Principal::configured(),
             false => Principal::anonymous(),
         };
-        Ok(Self {
+        let store = Self {
             engine,
             tokens: Tokens::new(tokens),
             configured,
@@ -90,6 +85,22 @@ impl TokenStore {
             owner: Arc::new(owner),
             writing: Mutex::default(),
             stored_uses: Mutex::new(stored_uses),
+        };
+        if let Some(warning) = store.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(store)
+    }
+
+    /// Returns a warning if the server has stored tokens but requires none, so that they restrict nothing.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let count = self.tokens.len();
+        (count > 0 && !self.is_required()).then(|| {
+            format!(
+                "every client may do everything, because the server requires no token although it has stored tokens \
+                 ({count}): set auth.token_file, auth.hashes_file or auth.jwks_file, or revoke the tokens; the next major \
+                 version does not start in this state"
+            )
         })
     }
 
@@ -184,7 +195,8 @@ impl TokenStore {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such token, it has expired or is in the file of hashes, and with the errors of the engine.
+    /// Fails if there is no such token, it has expired, has too many valid secrets or is in the file of hashes, and with
+    /// the errors of the engine.
     pub(crate) fn rotate(&self, id: &str, overlap: Duration) -> Result<(TokenText, TokenRecord)> {
         let _writing = self.writing.lock();
         let mut record = self.stored(id)?;
@@ -198,7 +210,8 @@ impl TokenStore {
         let overlap = i64::try_from(overlap.as_nanos()).unwrap_or(i64::MAX);
         let end = Timestamp::from_nanos_clamped(now.nanos().saturating_add(overlap));
         let text = TokenText::with_id(id).map_err(no_randomness)?;
-        record.rotate(text.hash(), now, end);
+        let rotated = record.rotate(text.hash(), now, end);
+        rotated.map_err(|error| Failure::new(ErrorCode::Conflict, error.to_string()))?;
         self.put(&[row(&record)])?;
         self.tokens.put(record.clone());
         Ok((text, record))
@@ -253,6 +266,11 @@ impl TokenStore {
         self.tokens.get(id).is_none() && self.file.as_ref().is_some_and(|file| file.get(id).is_some())
     }
 
+    /// Ends running requests with secrets whose overlap after a rotation is over. Returns true if there was such a secret.
+    pub(crate) fn end_replaced_secrets(&self) -> bool {
+        self.tokens.end_replaced(self.engine.clock().now())
+    }
+
     /// Reads the files of hashes and of keys again if they have changed. Returns the settings whose file has new content.
     pub(crate) fn follow_files(&self) -> Vec<&'static str> {
         let hashes = self.file.as_ref().is_some_and(HashesFile::follow);
@@ -262,6 +280,14 @@ impl TokenStore {
             .filter(|(_, is_new)| *is_new)
             .map(|(name, _)| name)
             .collect()
+    }
+
+    /// Returns the files of hashes and of keys whose newest version is not in use.
+    pub(crate) fn files_behind(&self) -> impl Iterator<Item = FileKind> {
+        let hashes = self.file.as_ref().is_some_and(HashesFile::is_behind);
+        let keys = self.jwks.as_ref().is_some_and(JwksFile::is_behind);
+        let files = [(FileKind::Hashes, hashes), (FileKind::Jwks, keys)].into_iter();
+        files.filter(|(_, is_behind)| *is_behind).map(|(kind, _)| kind)
     }
 
     /// Returns a stored token, for a change.

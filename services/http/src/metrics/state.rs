@@ -1,7 +1,7 @@
 //! Metrics of sizes and counts, read from the engine at each scrape.
 //!
-//! One function per area: requests, memory, fair shares, memtables, disk, catalog, process. Tiers, rows and jobs have
-//! separate modules.
+//! One function per area: requests, followed files, memory, fair shares, memtables, disk, catalog, process. Tiers, rows
+//! and jobs have separate modules.
 
 use std::fmt;
 
@@ -13,8 +13,9 @@ use tideline_engine::backend::RequestCounts;
 use tideline_engine::runtime::MemoryAccount;
 
 use super::figures::Figures;
-use super::{jobs, rows, tables, tenants, tiers};
+use super::{LABELS_MAX, OTHERS, jobs, rows, tables, tenants, tiers};
 use crate::app::App;
+use crate::followed_file::FileKind;
 
 /// Collector of sizes and counts at scrape time.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ impl Collector for StateCollector {
         let stats = app.service_engine().stats();
         let mut figures = Figures::new(encoder);
         requests(&mut figures, app)?;
+        files(&mut figures, app)?;
         memory(&mut figures, app.service_engine().memory())?;
         head(&mut figures, &stats)?;
         rows::put(&mut figures, app.service_engine(), &stats.rows)?;
@@ -105,6 +107,7 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         shared as f64,
     )?;
     changes(figures, &app.change_streams.summary())?;
+    group_lags(figures, &app.change_streams.group_lags())?;
     figures.gauge(
         "request_bodies_free_bytes",
         "Remaining bytes for request bodies",
@@ -117,6 +120,26 @@ fn requests(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "1 while writes are accepted",
         readiness.writes && !app.is_draining(),
     )
+}
+
+/// Writes the metrics of followed files and of the certificate.
+fn files(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
+    let behind = app.files_behind();
+    let is_behind = |kind: FileKind| f64::from(u8::from(behind.contains(&kind)));
+    let values = FileKind::WITH_METRIC.map(|kind| (kind.label(), is_behind(kind)));
+    figures.gauges(
+        "file_refused",
+        "1 while the newest version of a file is not in use, because it is refused or cannot be read; 0 also without such a file",
+        ("file", &values),
+    )?;
+    match app.tls.as_ref().and_then(|files| files.ends()) {
+        Some(ends) => figures.gauge(
+            "tls_certificate_not_after_timestamp_seconds",
+            "End of the certificate of the listener, in seconds since the epoch; of several certificates, the first end",
+            ends as f64,
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Writes the metrics of change streams.
@@ -162,6 +185,11 @@ fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
         "Webhooks that deliver nothing because their receivers have answered with 410 Gone",
         summary.webhooks_paused as f64,
     )?;
+    figures.gauge(
+        "webhooks_stopped",
+        "Webhooks that deliver nothing because their lists of failed deliveries are full",
+        summary.webhooks_stopped as f64,
+    )?;
     figures.counter(
         "webhook_requests",
         "Requests of webhooks that were accepted",
@@ -176,6 +204,20 @@ fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
         "webhook_failed",
         "Deliveries of webhooks that were given up",
         summary.deliveries_failed as f64,
+    )
+}
+
+/// Writes the lag of each consumer group; only the first groups have separate values. The others have one value, the
+/// largest lag.
+fn group_lags(figures: &mut Figures<'_>, lags: &[(String, u64)]) -> fmt::Result {
+    let (own, others) = lags.split_at(lags.len().min(LABELS_MAX));
+    let mut values: Vec<(&str, f64)> = own.iter().map(|(name, lag)| (&**name, *lag as f64)).collect();
+    let largest = others.iter().map(|(_, lag)| *lag).max();
+    values.extend(largest.map(|lag| (OTHERS, lag as f64)));
+    figures.gauges(
+        "change_group_lag",
+        "Journal entries between the checkpoint of a consumer group and the newest change; the group is stream/group",
+        ("group", &values),
     )
 }
 

@@ -1,15 +1,18 @@
-//! Metrics of tenants: points of their writes, bytes of their reads, running queries, stored data, refusals.
+//! Metrics of tenants: points of their writes, bytes of their reads, running queries, stored data, tables and change
+//! streams, refusals.
 //!
 //! The first 200 tenants, in the order of their creation, have separate values.
 
 use std::fmt;
+use std::sync::Arc;
 
-use tideline_access::TenantFigures;
+use tideline_access::{Tenant, TenantFigures};
 use tideline_engine::model::Tier;
 
 use super::figures::Figures;
 use super::{bounded, first};
 use crate::app::App;
+use crate::tenants::OwnedObjects;
 
 const LABEL: &str = "tenant";
 
@@ -24,6 +27,15 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         named
             .iter()
             .map(move |(name, figures)| (*name, value(figures) as f64))
+    };
+    let objects = OwnedObjects::read(app);
+    let owned = |count: fn(&OwnedObjects, &Tenant) -> u64| {
+        let of_tenant = |tenant: &Arc<Tenant>| count(&objects, tenant) as f64;
+        bounded(
+            tenants
+                .iter()
+                .map(|tenant| (tenant.record().name.as_str(), of_tenant(tenant))),
+        )
     };
     let counts = |value| first(each(value));
     let values = |value| bounded(each(value));
@@ -72,6 +84,16 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         ),
     )?;
     figures.gauges(
+        "tenant_tables",
+        "Tables of the tenant",
+        (LABEL, &owned(OwnedObjects::tables)),
+    )?;
+    figures.gauges(
+        "tenant_change_streams",
+        "Change streams that contain only tables of the tenant",
+        (LABEL, &owned(OwnedObjects::change_streams)),
+    )?;
+    figures.gauges(
         "tenant_queries_running",
         "Running requests that read for the tenant, without watches",
         (LABEL, &values(|figures| figures.queries)),
@@ -95,5 +117,10 @@ pub(super) fn put(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "tenant_refused_memory",
         "Reservations of memory refused because requests of the tenant hold as much as its budget allows",
         (LABEL, &counts(|figures| figures.refused_memory)),
+    )?;
+    figures.counters(
+        "tenant_refused_objects",
+        "New tables and change streams refused because the tenant has as many as its budget allows",
+        (LABEL, &counts(|figures| figures.refused_objects)),
     )
 }

@@ -25,6 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::condition::to_range;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
@@ -260,13 +261,15 @@ async fn restore(
     app: Grant,
     id: RequestId,
     Path(TablePath { table }): Path<TablePath>,
-    JsonBody(RestoreArchived {
+    JsonBody(body): JsonBody<RestoreArchived>,
+) -> Result<(StatusCode, Json<RestoredArchive>)> {
+    app.note_detail(audit_detail::members(&body));
+    let RestoreArchived {
         range,
         lasting,
         into,
         wait,
-    }): JsonBody<RestoreArchived>,
-) -> Result<(StatusCode, Json<RestoredArchive>)> {
+    } = body;
     let range = to_range(range, app.engine.now());
     if range.is_empty() {
         return Err(Failure::invalid("range is empty: end is not after start"));

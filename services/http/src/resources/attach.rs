@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
@@ -38,6 +39,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 /// `done` or `error`. Closing the connection cancels the job; the data attached so far stays. With `"wait": false` the
 /// response is the job, which can be listed and cancelled under `/v1/jobs`. A repeated request attaches the rest, even
 /// after a restart of the service. Damaged segments and parts are reported in `problems`; all others are attached.
+/// `problems` also has the number of streamed values of each attached part, because the archive does not contain them.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/archive/attach", tag = "jobs",
@@ -53,6 +55,7 @@ async fn attach(app: Grant, id: RequestId, Json(request): Json<wire::AttachArchi
     app.access.check_all()?;
     let wait = request.wait;
     app.note_change(format!("/v1/archive/attach {}", request.target));
+    app.note_detail(audit_detail::members(&request));
     let request = to_request(request)?;
     let permit = app.permit(&app.requested_jobs).await?;
     let running = app.clone();

@@ -1,12 +1,14 @@
 //! `/v1/audit/retention`: time for which audit records are kept. The records are rows of a table that admins read.
 
 use axum::Json;
+use serde_json::json;
 use tideline_openapi::DurationText;
 use tideline_openapi::audit::{AuditRetention, PutAuditRetention};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::Json as JsonBody;
 use crate::failure::Result;
@@ -48,8 +50,14 @@ async fn put(
     let PutAuditRetention {
         retention: DurationText(nanos),
     } = body;
-    app.change(move |engine| Ok(engine.set_audit_retention(nanos)?))
-        .await?;
+    let noted = app.clone();
+    app.change(move |engine| {
+        let retention = |nanos| json!({"retention": DurationText(nanos)});
+        let before = engine.audit_retention()?;
+        noted.note_detail(audit_detail::changes(&retention(before), &retention(nanos)));
+        Ok(engine.set_audit_retention(nanos)?)
+    })
+    .await?;
     Ok(Json(view(nanos, id)))
 }
 

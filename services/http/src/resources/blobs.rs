@@ -90,7 +90,9 @@ struct BlobReadQuery {
 ///
 /// A value of more than 64 KiB is stored apart from its row, in pieces with checksums, and appears in rows as an object
 /// with its type, size, checksum and address. The row changes when all pieces are durable, so a reader sees either the
-/// old value or the whole new value. An upload that ends early changes nothing. A value has at most 1 GiB.
+/// old value or the whole new value. An upload that ends early changes nothing. A value has at most 1 GiB. A text of up
+/// to 2 MiB is stored like a text that is written with its row: rows contain the text itself, and conditions, searches
+/// and aggregates read it.
 ///
 /// The headers `If-Match` and `If-None-Match: *` are conditions too; if one is not met, the status is 412.
 ///
@@ -299,7 +301,12 @@ fn checksum_of(text: &str) -> Option<u64> {
             (Vec<u8> = "application/octet-stream", example = content_example)
         )),
         (status = 304, description = "The value has the `ETag` of the request"),
-        (status = 410, description = "The part of the row was dropped", body = ErrorBody),
+        (
+            status = 410,
+            description = "The part of the row was dropped, or the archive from which the row was attached did not \
+                           contain the value",
+            body = ErrorBody
+        ),
         (status = 416, description = "The value has no bytes in the range", body = ErrorBody),
         QueryFailures
     )

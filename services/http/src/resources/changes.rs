@@ -10,21 +10,25 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use serde::Deserialize;
+use tideline_access::Tenant;
 use tideline_change_stream::delivery::GATHER;
 use tideline_change_stream::read::RECORDS_MAX;
-use tideline_change_stream::{ChangeStreams, ChangesError, Partition, Position, ReadLimits};
+use tideline_change_stream::{
+    ChangeStreams, ChangesError, Partition, Position, ReadLimits, STREAMS_MAX, name_in_use,
+};
 
 use tideline_openapi::change::{
     ChangePage, Checkpoint, ConfirmChanges, GroupDetail, GroupList, GroupSettings, ReadChanges,
     ReadGroupChanges, StreamDetail, StreamList, StreamSettings,
 };
-use tideline_openapi::{DurationText, ErrorCode};
+use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
 use tokio::time::Instant;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, blocking};
+use crate::audit_detail;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::{Failure, Result};
@@ -79,11 +83,13 @@ struct GroupPath {
 async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
     let mut streams = with_streams(&app, |streams| streams.all()).await?;
     streams.retain(|stream| app.access.check_patterns(&stream.tables).is_ok());
-    let (kept_bytes, kept_bytes_max) = app.change_streams.kept_bytes();
+    // These figures of the whole server depend on the writes to all tables.
+    let is_everything = app.access.principal().scope().is_everything();
+    let kept = is_everything.then(|| app.change_streams.kept_bytes());
     Ok(Json(StreamList {
         streams,
-        kept_bytes,
-        kept_bytes_max,
+        kept_bytes: kept.map(|(bytes, _)| bytes),
+        kept_bytes_max: kept.map(|(_, bytes_max)| bytes_max),
         request_id: id.into(),
     }))
 }
@@ -91,12 +97,17 @@ async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
 /// Create a change stream, or replace its settings
 ///
 /// A new stream contains the changes after its creation. A table that is created later is included if its name
-/// matches the settings. Changes of tables that were dropped meanwhile are omitted.
+/// matches the settings. Changes of tables that were dropped meanwhile are omitted; the drop has a record of the
+/// kind `table`.
 #[utoipa::path(
     security(("token" = ["operate"])),
     put, path = "/v1/changes/{stream}", tag = "changes", operation_id = "put_change_stream",
     params(StreamPath), request_body = StreamSettings,
-    responses((status = 200, description = "The stream", body = StreamDetail), Failures)
+    responses(
+        (status = 200, description = "The stream", body = StreamDetail),
+        (status = 409, description = "A stream that the token may not use has this name", body = ErrorBody),
+        Failures
+    )
 )]
 async fn put(
     app: Grant,
@@ -105,7 +116,18 @@ async fn put(
     JsonBody(settings): JsonBody<StreamSettings>,
 ) -> Result<Json<StreamDetail>> {
     app.access.check_patterns(&settings.tables)?;
-    let stream = change(&app, move |streams| streams.put_stream(&stream, &settings)).await?;
+    app.note_detail(audit_detail::members(&settings));
+    let tenant = app.access.principal().tenant().cloned();
+    let (access, of_name) = (app.access.clone(), stream.clone());
+    let stream = change(&app, move |streams| {
+        streams.put_stream(&stream, &settings, &|known, others| match known {
+            None => check_budget(tenant.as_deref(), others),
+            // The stream can have been created while the body of the request arrived.
+            Some(tables) if access.check_patterns(tables).is_ok() => Ok(()),
+            Some(_) => Err(name_in_use(&of_name)),
+        })
+    });
+    let stream = stream.await?;
     Ok(Json(StreamDetail {
         stream,
         request_id: id.into(),
@@ -199,6 +221,8 @@ async fn put_group(
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(settings): JsonBody<GroupSettings>,
 ) -> Result<Json<GroupDetail>> {
+    // The stream can have been replaced while the body of the request arrived.
+    app.check_stream(&stream, false)?;
     let group = change(&app, move |streams| streams.put_group(&stream, &group, &settings)).await?;
     Ok(Json(GroupDetail {
         group,
@@ -281,6 +305,8 @@ async fn confirm(
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(request): JsonBody<ConfirmChanges>,
 ) -> Result<Json<Checkpoint>> {
+    // The stream can have been replaced while the body of the request arrived.
+    app.check_stream(&stream, false)?;
     let position: Position = request.cursor.parse()?;
     let checkpoint = change(&app, move |streams| {
         streams.confirm(&stream, &group, (request.partition, position), request.rewind)
@@ -369,6 +395,18 @@ fn end_of_wait(wait: DurationText) -> Result<Instant> {
         .ok_or_else(|| Failure::invalid("parameter wait: it must be from 0s to 5m"))
 }
 
+/// Checks that the budget of a tenant allows a new stream. `others` holds the tables of each existing stream.
+fn check_budget(tenant: Option<&Tenant>, others: &[Vec<String>]) -> tideline_change_stream::Result<()> {
+    let Some(tenant) = tenant else { return Ok(()) };
+    let own = others.iter().filter(|tables| tenant.has_stream(tables));
+    let allowed = tenant.check_change_streams(own.count() as u64, STREAMS_MAX as u64);
+    allowed.map_err(|over| ChangesError::TooMany {
+        message: over.to_string(),
+        limit: over.limit,
+        actual: over.actual,
+    })
+}
+
 async fn with_streams<T: Send + 'static>(
     app: &Grant,
     call: impl FnOnce(&ChangeStreams) -> tideline_change_stream::Result<T> + Send + 'static,
@@ -392,10 +430,12 @@ impl From<ChangesError> for Failure {
             ChangesError::Engine(error) => error.into(),
             ChangesError::Rows(error) => error.into(),
             ChangesError::Invalid(_) => Self::invalid(message),
-            ChangesError::OverLimit { limit, actual, .. } => Self {
-                limit: Some((limit, actual)),
-                ..Self::new(ErrorCode::OverLimit, message)
-            },
+            ChangesError::OverLimit { limit, actual, .. } | ChangesError::TooMany { limit, actual, .. } => {
+                Self {
+                    limit: Some((limit, actual)),
+                    ..Self::new(ErrorCode::OverLimit, message)
+                }
+            }
             ChangesError::NotFound { .. } => Self::new(ErrorCode::NotFound, message),
             ChangesError::Conflict(_) => Self::new(ErrorCode::Conflict, message),
             ChangesError::Internal(_) => Self::new(ErrorCode::Internal, message),

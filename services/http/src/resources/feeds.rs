@@ -18,17 +18,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::{TableModel, TimelineId};
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::{Engine, ErrorKind, WideTable};
 use tideline_message_feed::members::delete_feed as delete_with_members;
 use tideline_message_feed::read::{
     self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
 };
 use tideline_message_feed::search::search as search_messages;
-use tideline_message_feed::viewer::readable_feed;
+use tideline_message_feed::viewer::{check_writable, readable_feed};
 use tideline_message_feed::{MessageEncoder, MessageList};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::feed::{
-    FeedDetail, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
+    FeedDetail, FeedError, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
     SearchMessages, Sequence,
 };
 use tideline_openapi::timeline::{TimelineList, TimelineSearch};
@@ -40,7 +40,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::context::RequestId;
-use crate::extract::{Json, Path};
+use crate::extract::{Json, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::resources::query::describe;
@@ -82,6 +82,17 @@ struct FeedPath {
     feed: String,
 }
 
+/// Principal of a write that concerns a feed or a user.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PrincipalQuery {
+    /// Principal on whose behalf the request acts. Requests for the cursors, blocks and muted conversations of a user
+    /// act only on behalf of this user, and no other user changes an inbox.
+    #[serde(rename = "as", default)]
+    principal: Option<String>,
+}
+
 /// Create a feed, or set its attributes
 ///
 /// The first message of a feed creates it too. A feed is named by a type and tags, such as `room,name=lobby`; commas,
@@ -89,7 +100,7 @@ struct FeedPath {
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "put_feed",
-    params(FeedPath),
+    params(FeedPath, PrincipalQuery),
     request_body = PutFeed,
     responses((status = 200, description = "The feed", body = FeedDetail), Failures)
 )]
@@ -97,12 +108,15 @@ async fn put(
     app: Grant,
     id: RequestId,
     Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<PrincipalQuery>,
     Json(PutFeed { attributes }): Json<PutFeed>,
 ) -> Result<JsonResponse<FeedDetail>> {
     let changes = to_changes(attributes, app.engine.now())?;
     let detail = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
-        let feed = engine.feed_or_new(&table, &FeedName::parse(&feed))?;
+        let feed = FeedName::parse(&feed);
+        check_writable(engine, &table, &feed, query.principal.as_deref())?;
+        let feed = engine.feed_or_new(&table, &feed)?;
         if !changes.is_empty() {
             engine.set_attributes(table.table(), feed, &changes)?;
         }
@@ -133,20 +147,27 @@ async fn describe_feed(
 
 /// Delete a feed
 ///
-/// Deletes the feed with its messages and attributes. A feed that gets a message later is created again with the same
+/// Deletes the feed with its messages and attributes. The next message or read creates the inbox of a member again,
+/// without the earlier entries; unread counts do not change. A feed that gets a message later is created again with the same
 /// id. Repeating the request is safe; after an error, some of the messages can be deleted.
 #[utoipa::path(
     security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "delete_feed",
-    params(FeedPath),
+    params(FeedPath, PrincipalQuery),
     responses((status = 204, description = "The feed is deleted"), Failures)
 )]
-async fn delete_feed(app: Grant, Path(FeedPath { table, feed }): Path<FeedPath>) -> Result<StatusCode> {
+async fn delete_feed(
+    app: Grant,
+    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Query(query): Query<PrincipalQuery>,
+) -> Result<StatusCode> {
     let cancel = tideline_query::Cancel::new();
     let _waiting = crate::app::Waiting(Some(cancel.clone()));
     app.change(move |engine| {
         let table = engine.feed_table(&table)?;
-        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let feed = FeedName::parse(&feed);
+        check_writable(engine, &table, &feed, query.principal.as_deref())?;
+        let feed = engine.feed(&table, &feed)?;
         Ok(delete_with_members(engine, &table, feed, &|| {
             cancel.is_cancelled()
         })?)
@@ -177,7 +198,8 @@ async fn search(
 
 /// Read messages of several feeds
 ///
-/// Reads a page of each feed after its own cursor, for example of all conversations of a device that was offline.
+/// Reads a page of each feed after its own cursor, for example of all conversations of a device that was offline. The
+/// page of a feed that does not exist has an `error` and no messages.
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/read", tag = "feeds", operation_id = "read_feeds",
@@ -197,8 +219,11 @@ async fn read(
     let description = describe(id.clone(), &table, "feeds", &request);
     let is_cold = |engine: &Engine, table: &WideTable, request: &ReadFeeds| {
         any_cold(request.feeds.iter(), |cursor| {
-            let feed = engine.feed(table, &FeedName::parse(&cursor.feed))?;
-            terms_of(request, cursor).reaches_cold(engine, table, feed)
+            match engine.feed(table, &FeedName::parse(&cursor.feed)) {
+                Ok(feed) => terms_of(request, cursor).reaches_cold(engine, table, feed),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error.into()),
+            }
         })
     };
     let (tier, request) = tier_of(&app, &table, request, is_cold).await?;
@@ -211,12 +236,23 @@ async fn read(
         let mut room = Room::default();
         let seen = ReadTerms::default().seen_by(engine, table, request.principal.as_deref())?;
         let pages = request.feeds.iter().map(|cursor| {
-            let feed = readable_feed(
-                engine,
-                table,
-                &FeedName::parse(&cursor.feed),
-                request.principal.as_deref(),
-            )?;
+            let name = FeedName::parse(&cursor.feed);
+            let feed = match readable_feed(engine, table, &name, request.principal.as_deref()) {
+                Ok(feed) => feed,
+                Err(RowsError::Engine(error)) if error.kind() == ErrorKind::NotFound => {
+                    return Ok(FeedPage {
+                        feed: cursor.feed.clone(),
+                        messages: raw("[]".to_owned())?,
+                        next: cursor.after,
+                        more: false,
+                        error: Some(FeedError {
+                            code: ErrorCode::NotFound,
+                            message: error.to_string(),
+                        }),
+                    });
+                }
+                Err(error) => return Err(error.into()),
+            };
             let terms = ReadTerms {
                 viewer: seen.viewer.clone(),
                 ..terms_of(&request, cursor)
@@ -234,6 +270,7 @@ async fn read(
                 messages: raw(page.messages.to_json())?,
                 next: page.next.map(Sequence),
                 more: page.has_more,
+                error: None,
             })
         });
         pages.collect::<Result<Vec<_>>>()

@@ -135,6 +135,7 @@ async fn start(
     }
     let of_table = table.as_ref().map(|table| format!(" of {table}"));
     app.note_change(format!("/v1/jobs {kind}{}", of_table.unwrap_or_default()));
+    app.note_detail(audited(kind, table.as_deref()));
     let wait = wait.unwrap_or(kind == JobKind::Seal);
     let jobs = match kind {
         // A seal is independent of moves and must not wait for a long move.
@@ -239,7 +240,17 @@ where
     let scheduler = app.scheduler.clone();
     // Runs without a permit: the operation is short, and the job to be stopped may hold the permits.
     let job = blocking(move || Ok(operation(&scheduler)?)).await?;
+    let table = job.table.as_ref().map(|table| table.name.as_str());
+    app.note_detail(audited(job.kind, table));
     Ok(detail(job, id))
+}
+
+/// Returns the kind and the table of a job for its audit record.
+fn audited(kind: JobKind, table: Option<&str>) -> String {
+    match table {
+        Some(table) => format!("kind: {kind}; table: {table}"),
+        None => format!("kind: {kind}; all tables"),
+    }
 }
 
 /// Starts all pending work of a kind; with `wait`, also waits for its end.

@@ -66,8 +66,12 @@ pub(crate) fn alive(message: &str) -> Health {
 /// * messages that the job `fan_out` has not written to inboxes for an hour: inboxes read them from their feeds
 /// * a search index that is being opened or built, or that has failed
 /// * change streams that keep most of the bytes that are allowed for them
+/// * webhooks that have stopped or are paused
 /// * a clock in doubt, and a failed seal, which is retried
 /// * warnings about the configuration, such as connections in clear text beyond this machine
+/// * a certificate of the server that ends soon (within 14 days, or in the last quarter of a shorter lifetime), or has ended
+/// * a file of the certificate, of its key, of token hashes or of a JWKS whose newest version is refused or cannot be read
+/// * stored tokens that restrict nothing, because the server requires none
 ///
 /// Warnings that name tables or change streams are listed only for requests that may read `/metrics`. For other
 /// requests they are only counted.
@@ -99,7 +103,12 @@ async fn ready(
         });
         readiness.table_warnings.extend(stalled);
         readiness.table_warnings.extend(engine.change_streams.warning());
+        readiness
+            .table_warnings
+            .extend(engine.change_streams.webhook_warnings());
         readiness.reasons.extend_from_slice(&engine.settings.warnings);
+        readiness.reasons.extend(engine.file_warnings());
+        readiness.reasons.extend(engine.tokens.warning());
         Ok(readiness)
     })
     .await?;

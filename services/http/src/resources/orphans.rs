@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, blocking};
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::Json;
 use crate::failure::{Failure, Result};
@@ -44,6 +45,7 @@ async fn orphans(
     Json(request): Json<SearchOrphans>,
 ) -> Result<axum::Json<FoundOrphans>> {
     app.access.check_all()?;
+    app.note_detail(audit_detail::members(&request));
     let permit = app.permit(&app.requested_jobs).await?;
     blocking(move || {
         let _permit = permit;

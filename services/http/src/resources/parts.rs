@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::http::StatusCode;
 use tideline_engine::WideTable;
-use tideline_engine::model::{JobKind, Tier as ModelTier, Timestamp};
+use tideline_engine::model::{JobKind, TableSpec, Tier as ModelTier, Timestamp};
 use tideline_engine::parts::TablePart;
 use tideline_engine::rows::MoveProgress;
 use tideline_openapi::ErrorCode;
@@ -18,11 +18,13 @@ use tideline_openapi::part::{
 };
 use tideline_openapi::tier::Tier;
 use tideline_openapi::wide::PartsSettings;
+use tideline_scheduler::policy::check_schedules_of_parts;
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -84,7 +86,11 @@ async fn preview_parts(
 ) -> Result<Json<PartsPreview>> {
     let preview = app.read(move |engine| {
         let table = engine.table_of_rows(&table)?;
-        Ok(engine.preview_parts(&table, |spec| parts.applied_to(spec))?)
+        let change = |spec: &mut TableSpec| {
+            parts.applied_to(spec)?;
+            check_schedules_of_parts(spec)
+        };
+        Ok(engine.preview_parts(&table, change)?)
     });
     let preview = preview.await?;
     Ok(Json(PartsPreview {
@@ -120,6 +126,7 @@ async fn drop_parts(
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<DropParts>,
 ) -> Result<Json<PartsDropped>> {
+    app.note_detail(audit_detail::members(&body));
     let before = time("before", &body.before)?;
     let dropped = app.change(move |engine| Ok(engine.drop_parts(&table, before, body.preview)?));
     Ok(Json(PartsDropped {
@@ -150,6 +157,7 @@ async fn restore_parts(
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<RestoreParts>,
 ) -> Result<(StatusCode, Json<PartsRestored>)> {
+    app.note_detail(audit_detail::members(&body));
     let (from, to) = (time("from", &body.from)?, time("to", &body.to)?);
     let hold = body.hold.0;
     if hold <= 0 {

@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::body;
 use crate::condition::{resolve_surely, to_range, to_selector};
 use crate::context::RequestId;
@@ -153,6 +154,11 @@ async fn delete(
     Json(DeletePoints { timelines, range }): Json<DeletePoints>,
 ) -> Result<axum::Json<DeleteReport>> {
     let timelines = expand_selector(&app, &table, timelines)?;
+    app.note_detail(format!(
+        "range: {}; timelines: {}",
+        audit_detail::json(&range),
+        audit_detail::json(&timelines)
+    ));
     let (selector, range) = resolve_surely(&app.engine, |now| {
         Ok((to_selector(timelines.clone(), now)?, to_range(range.into(), now)))
     })?;

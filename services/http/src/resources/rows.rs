@@ -51,6 +51,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, blocking};
+use crate::audit_detail;
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Json, Path, Query, content_type, unreadable};
@@ -658,7 +659,7 @@ fn rows_example() -> &'static str {
 /// rows and deletions; `next` continues the count. A count of the whole table, without `prefix` and `range`, needs
 /// `allow_scan`.
 ///
-/// With `estimate`, the count is exact if at most 20,000 rows must be read. Otherwise it is estimated from a sample
+/// With `estimate`, the count is exact if at most 200,000 rows must be read. Otherwise it is estimated from a sample
 /// of at most 200,000 more rows, and `interval` is the estimate ± 3 standard errors of the sample, not below the
 /// number of rows counted. The interval describes the spread of the sample; if the keys are very unevenly
 /// distributed, the true count can be outside the interval. The same request on the same rows returns the same
@@ -732,11 +733,12 @@ async fn delete(
     Query(query): Query<DeleteQuery>,
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {
+    app.note_detail(format!("rows: {}", audit_detail::json(&request)));
     let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    blocking(move || {
+    let position = blocking(move || {
         let _permit = permit;
         let table = engine.wide_table(&table)?;
         Ok(delete_range(
@@ -749,6 +751,7 @@ async fn delete(
     })
     .await?;
     Ok(JsonResponse(RowsDeleted {
+        position: position.0.to_string(),
         request_id: id.into(),
     }))
 }

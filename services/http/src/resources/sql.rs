@@ -10,6 +10,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tideline_access::Action;
+use tideline_engine::model::TableSpec;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowIntegers, RowsNotWritten};
 use tideline_openapi::sql::{SqlAction, SqlDone, SqlEnd, SqlRequest, SqlResult};
@@ -22,13 +23,14 @@ use tideline_sql::plan::ReadPlan;
 use tideline_sql::run::read::{self as reading, Extent};
 use tideline_sql::run::table::{self as tables, TableChange};
 use tideline_sql::run::write::{WritePlan, WriteResult};
-use tideline_sql::statement::{Select, TableStatement, WriteStatement};
+use tideline_sql::statement::{Predicate, Select, TableStatement, WriteStatement};
 use tideline_sql::{SqlError, Statement};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, blocking};
+use crate::audit_detail;
 use crate::body;
 use crate::context::{RequestId, current_client};
 use crate::extract::{Query, content_type, unreadable};
@@ -134,7 +136,7 @@ async fn run(
         Statement::Write(write) => {
             requester.grant_in_budget(Action::Write, matches!(write, WriteStatement::Delete(_)))?
         }
-        Statement::Change(TableStatement::CreateIndex(_)) => {
+        Statement::Change(change) if matches!(**change, TableStatement::CreateIndex(_)) => {
             requester.grant_in_budget(Action::Operate, false)?
         }
         Statement::Change(_) => requester.grant(Action::Operate)?,
@@ -169,6 +171,10 @@ async fn run(
             .await
         }
         Statement::Write(write) => {
+            let detail = match &write {
+                WriteStatement::Delete(delete) => deleted(delete.condition.as_ref()),
+                _ => String::new(),
+            };
             wait_for_searches(&app.engine, &write.table().text).await;
             let permit = app.permit(&app.writes).await?;
             let (engine, noted) = (app.engine.clone(), app.clone());
@@ -180,6 +186,7 @@ async fn run(
                 let plan = WritePlan::new(&engine, write)?;
                 if plan.deletes_ranges() {
                     let table = plan.table().table().name();
+                    noted.note_detail(detail);
                     noted.note_change(change_text(&format!("DELETE FROM {table}")));
                     // If the client disconnected before the change was noted, the request has ended without an
                     // audit record. The delete is then not executed.
@@ -197,7 +204,7 @@ async fn run(
                 (WriteResult::RangesDeleted, _) => done(SqlAction::Deleted, id),
             })
         }
-        Statement::Change(change) => change_table(&app, change, id).await,
+        Statement::Change(change) => change_table(&app, *change, id).await,
     }
 }
 
@@ -385,7 +392,13 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
         }
     };
     app.note_change(change_text(&text));
-    let change = app.change(move |engine| Ok(tables::change(engine, statement)?));
+    let noted = app.clone();
+    let change = app.change(move |engine| {
+        let note = |before: Option<&TableSpec>, after: &TableSpec| {
+            noted.note_detail(super::tables::audited(before, after));
+        };
+        Ok(tables::change(engine, statement, &note)?)
+    });
     let changed = change.await?;
     // A new index is built by a job.
     app.scheduler.plan_soon();
@@ -405,6 +418,14 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
 /// Returns the description of a change for its audit record.
 fn change_text(statement: &str) -> String {
     format!("/v1/sql {statement}")
+}
+
+/// Returns the description of a delete of rows for its audit record.
+fn deleted(condition: Option<&Predicate>) -> String {
+    match condition {
+        Some(condition) => audit_detail::beginning(&format_args!("condition: {condition}")),
+        None => "all rows".to_owned(),
+    }
 }
 
 /// Returns the response to a statement that returns no rows.

@@ -15,12 +15,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
-use crate::resources::changed_policy;
 use crate::resources::{Failures, TablePath, instant, statistics};
+use crate::resources::{changed_policy, check_schedules_of_parts};
 
 /// Maximum number of source tags of a table.
 const SOURCE_TAGS_MAX: usize = 16;
@@ -94,6 +95,8 @@ async fn create(
             )));
         }
     }
+    check_schedules_of_parts(&spec)?;
+    app.note_detail(audited(None, &spec));
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;
         Ok(detail(engine, &table, id))
@@ -141,10 +144,11 @@ async fn alter(
     Path(TablePath { table }): Path<TablePath>,
     JsonBody(AlterTable { settings, wide }): JsonBody<AlterTable>,
 ) -> Result<Json<TableDetail>> {
+    let noted = app.clone();
     let altered = app.change(move |engine| {
         let _alone = engine.lock_settings();
-        let spec = TableSpec::clone(&engine.table_of_any_model(&table)?.spec());
-        let mut spec = with_changes(spec, settings)?;
+        let before = engine.table_of_any_model(&table)?.spec();
+        let mut spec = with_changes(TableSpec::clone(&before), settings)?;
         if let Some(changes) = wide {
             let model = spec.model;
             let rows = spec.wide.as_deref_mut().ok_or_else(|| {
@@ -153,7 +157,9 @@ async fn alter(
                 ))
             })?;
             changes.apply_to(rows).map_err(Failure::invalid)?;
+            check_schedules_of_parts(&spec)?;
         }
+        noted.note_detail(audited(Some(&before), &spec));
         let table = engine.alter_table(&table, spec)?;
         Ok(detail(engine, &table, id))
     });
@@ -249,12 +255,26 @@ fn check_source_tags(tags: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the changed settings of a table for its audit record. `before` is `None` for a new table, whose settings are
+/// compared with the defaults.
+pub(super) fn audited(before: Option<&TableSpec>, after: &TableSpec) -> String {
+    let default = TableSpec {
+        model: after.model,
+        ..TableSpec::default()
+    };
+    let settings = |spec: &TableSpec| settings_view(String::new(), 0, spec);
+    audit_detail::changes(&settings(before.unwrap_or(&default)), &settings(after))
+}
+
 fn view(table: &Table) -> TableView {
-    let spec = table.spec();
+    settings_view(table.name().to_string(), table.created(), &table.spec())
+}
+
+fn settings_view(name: String, created: i64, spec: &TableSpec) -> TableView {
     TableView {
-        name: table.name().to_string(),
+        name,
         model: spec.model,
-        created: instant(table.created()),
+        created: instant(created),
         source_tags: spec.source_tags.clone(),
         durability: spec.durability.into(),
         write_past: spec.write_past.map(DurationText),

@@ -23,6 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::condition::{resolve_surely, to_attribute, to_selector, to_sort};
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
@@ -111,6 +112,7 @@ async fn delete(
     JsonBody(DeleteTimelines { timelines }): JsonBody<DeleteTimelines>,
 ) -> Result<Json<DeleteReport>> {
     let timelines = expand_selector(&app, &table, timelines)?;
+    app.note_detail(format!("timelines: {}", audit_detail::json(&timelines)));
     let selector = resolve_surely(&app.engine, |now| to_selector(timelines.clone(), now))?;
     let (deleted, unknown) = delete_selected(&app, table, selector).await?;
     // Suggestions are names of the table, which a token that only writes must not see.

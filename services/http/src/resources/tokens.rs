@@ -2,6 +2,7 @@
 //!
 //! A response with a secret must not be stored by caches. The store of tokens is `tokens` of this crate.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,12 +19,15 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, blocking};
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::{Grant, Requester};
+use crate::resources::tenants::{budgets, used};
 use crate::resources::{Failures, instant};
+use crate::tenants::OwnedObjects;
 
 /// Time for which the previous secret stays valid after a rotation, if the request sets no `overlap`.
 const OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
@@ -101,6 +105,7 @@ async fn create(app: Grant, id: RequestId, JsonBody(body): JsonBody<CreateToken>
         expires: body.expires.map(|time| time.resolve(now).nanos()),
         secrets: Vec::new(),
     };
+    app.note_detail(audit_detail::token(&draft));
     let store = app.clone();
     let (text, record) = app.change(move |_| store.tokens.create(draft)).await?;
     app.note_change(format!("/v1/tokens/{}", record.id));
@@ -141,6 +146,9 @@ async fn read(
     )
 )]
 async fn revoke(app: Grant, Path(TokenPath { token }): Path<TokenPath>) -> Result<StatusCode> {
+    if let Ok((record, _)) = app.tokens.get(&token) {
+        app.note_detail(audit_detail::token(&record));
+    }
     let store = app.clone();
     app.change(move |_| store.tokens.revoke(&token)).await?;
     app.end_watches();
@@ -150,7 +158,8 @@ async fn revoke(app: Grant, Path(TokenPath { token }): Path<TokenPath>) -> Resul
 /// Rotate a token
 ///
 /// Gives the token a new secret. The previous secret stays valid for `overlap`, so that clients can be changed one
-/// after another. Id, roles and scope stay.
+/// after another. Then it is refused, and its watches and running queries end. Id, roles and scope stay. A token has at
+/// most four valid secrets, so further rotations are refused until the oldest one ends, unless `overlap` is `0s`.
 #[utoipa::path(
     security(("token" = ["administer"])),
     post, path = "/v1/tokens/{token}/rotate", tag = "access", operation_id = "rotate_token",
@@ -158,7 +167,7 @@ async fn revoke(app: Grant, Path(TokenPath { token }): Path<TokenPath>) -> Resul
     request_body = RotateToken,
     responses(
         (status = 200, description = "The token with its new secret", body = NewToken),
-        (status = 409, description = "The token has expired, or is in the file of hashes", body = ErrorBody),
+        (status = 409, description = "The token has expired, has four valid secrets, or is in the file of hashes", body = ErrorBody),
         Failures
     )
 )]
@@ -176,6 +185,11 @@ async fn rotate(
             .filter(|overlap| *overlap <= OVERLAP_MAX)
             .ok_or_else(|| Failure::invalid("overlap must be from 0s to 30d"))?,
     };
+    if let Ok((record, _)) = app.tokens.get(&token) {
+        let nanos = i64::try_from(overlap.as_nanos()).unwrap_or(i64::MAX);
+        let overlap = String::from(DurationText(nanos));
+        app.note_detail(format!("overlap: {overlap}; {}", audit_detail::token(&record)));
+    }
     let store = app.clone();
     let (text, record) = app.change(move |_| store.tokens.rotate(&token, overlap)).await?;
     app.end_watches();
@@ -190,16 +204,24 @@ async fn rotate(
 
 /// Describe the token of the request
 ///
-/// Every valid token may use this route.
+/// Every valid token may use this route. If the request acts for a tenant, the response contains the budgets of the
+/// tenant and, if the token has no other restrictions, their use.
 #[utoipa::path(
     security(("token" = [])),
     get, path = "/v1/access", tag = "access", operation_id = "describe_access",
-    responses((status = 200, description = "Name, roles and scope", body = AccessView), Failures)
+    responses((status = 200, description = "Name, roles, scope and tenant", body = AccessView), Failures)
 )]
-async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
-    let principal = &app.principal;
+async fn access(app: Requester, id: RequestId) -> Result<Json<AccessView>> {
+    let principal = Arc::clone(&app.principal);
     let scope = principal.scope();
-    Json(AccessView {
+    let tenant = principal.tenant();
+    // The use depends on all tables and timelines of the tenant.
+    let is_whole = scope.tables().is_empty() && scope.models().is_empty() && scope.condition().is_none();
+    let tenant_use = match tenant.filter(|_| is_whole).cloned() {
+        Some(tenant) => Some(blocking(move || Ok(used(&tenant, &OwnedObjects::read(&app)))).await?),
+        None => None,
+    };
+    Ok(Json(AccessView {
         name: principal.name().to_owned(),
         id: principal.id().map(str::to_owned),
         roles: principal.roles().to_vec(),
@@ -207,10 +229,12 @@ async fn access(app: Requester, id: RequestId) -> Json<AccessView> {
         models: scope.models().to_vec(),
         timelines: timelines(scope),
         tenants: tenants(scope),
-        tenant: principal.tenant().map(|tenant| tenant.record().name.clone()),
+        tenant: tenant.map(|tenant| tenant.record().name.clone()),
+        budgets: tenant.map(|tenant| budgets(tenant)),
+        used: tenant_use,
         expires: principal.expires().map(|time| time.to_rfc3339()),
         request_id: id.into(),
-    })
+    }))
 }
 
 fn scope(

@@ -70,9 +70,13 @@ pub(crate) fn create(server: &Server, body: &Value) -> Value {
     ask(server, ROOT, "POST", "/v1/tokens", &body.to_string()).expect(201)
 }
 
-/// Creates a token with one role, restricted to tables, and returns its text.
+/// Creates a token with one role, restricted to `tables` unless the list is empty, and returns its text.
 pub(crate) fn token(server: &Server, role: &str, tables: &[&str]) -> String {
-    let created = create(server, &json!({"name": role, "roles": [role], "tables": tables}));
+    let mut body = json!({"name": role, "roles": [role]});
+    if !tables.is_empty() {
+        body["tables"] = json!(tables);
+    }
+    let created = create(server, &body);
     created["token"].as_str().expect("a token").to_owned()
 }
 
@@ -229,8 +233,12 @@ fn others_are_hidden(server: &Server, tokens: &[(&str, String); 3]) {
                             refused += 1;
                         } else if is_of_stream && word == HIDDEN {
                             // The name of the stream is in the request itself; the response is that for a stream
-                            // that does not exist.
-                            assert!(response.status == 404 || is_wrong_role(&response), "{what}");
+                            // that does not exist. Only a new stream cannot have its name.
+                            let is_new = method == "put" && path == "/v1/changes/{stream}";
+                            let expected = if is_new { 409 } else { 404 };
+                            assert!(response.status == expected || is_wrong_role(&response), "{what}");
+                            let others = text.replace(&format!("\\\"{HIDDEN}\\\""), "");
+                            assert!(!others.contains(HIDDEN), "{what}");
                         } else {
                             assert!(!text.contains(HIDDEN), "{what}");
                         }
@@ -674,6 +682,80 @@ fn tokens_are_rotated_with_an_overlap_and_expire() {
     ask(&server, ROOT, "POST", &path, "{}").expect(409);
 }
 
+#[test]
+fn a_rotation_ends_no_valid_secret_unless_it_has_no_overlap() {
+    let server = start();
+    let created = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let (first, id) = (
+        created["token"].as_str().expect("a token"),
+        created["id"].as_str().expect("an id"),
+    );
+    let path = format!("/v1/tokens/{id}/rotate");
+    let rotate = |overlap: &str| {
+        let body = json!({"overlap": overlap}).to_string();
+        ask(&server, ROOT, "POST", &path, &body)
+    };
+    for _ in 0..3 {
+        rotate("1h").expect(200);
+    }
+    let refused = rotate("2h").expect(409);
+    let message = refused["message"].as_str().expect("a message");
+    assert!(
+        message.contains(id) && message.contains("valid until 2026-11-20T13:00:00Z, "),
+        "{message}"
+    );
+    let status = |token: &str| ask(&server, token, "GET", "/v1/tables", "").status;
+    assert_eq!(status(first), 200);
+    let last = rotate("0s").expect(200);
+    assert_eq!(status(first), 401);
+    assert_eq!(status(last["token"].as_str().expect("a token")), 200);
+}
+
+/// Reads the events of a watch up to one with this text.
+fn read_event(watch: &mut TcpStream, text: &str) {
+    let mut events = Vec::new();
+    let mut buffer = [0; 4_096];
+    while !String::from_utf8_lossy(&events).contains(text) {
+        let read = watch.read(&mut buffer).expect("events in time");
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&events));
+        events.extend_from_slice(&buffer[..read]);
+    }
+}
+
+#[test]
+fn a_watch_ends_with_the_overlap_of_its_secret() {
+    let server = start();
+    let created = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let (first, id) = (
+        created["token"].as_str().expect("a token"),
+        created["id"].as_str().expect("an id"),
+    );
+    let mut watches = vec![open_watch(&server, first, "default")];
+    let path = format!("/v1/tokens/{id}/rotate");
+    let rotated = ask(&server, ROOT, "POST", &path, r#"{"overlap": "1h"}"#).expect(200);
+    let second = rotated["token"].as_str().expect("a token");
+    watches.push(open_watch(&server, first, "default"));
+    let mut of_second = open_watch(&server, second, "default");
+    let own = ask(&server, first, "GET", "/v1/access", "").expect(200);
+    assert_eq!(own["expires"], "2026-11-20T13:00:00Z");
+    let own = ask(&server, second, "GET", "/v1/access", "").expect(200);
+    assert_eq!(own["expires"], Value::Null);
+    // Both secrets are valid.
+    assert_eq!(ask(&server, ROOT, "POST", "/write", "seen f=1").status, 204);
+    for watch in watches.iter_mut().chain([&mut of_second]) {
+        read_event(watch, "seen");
+    }
+    server.clock.advance(HOUR);
+    assert_eq!(ask(&server, ROOT, "POST", "/write", "zqx f=1").status, 204);
+    for mut watch in watches {
+        let mut events = Vec::new();
+        watch.read_to_end(&mut events).expect("the watch ends");
+        let events = String::from_utf8_lossy(&events);
+        assert!(!events.contains("zqx"), "{events}");
+    }
+    read_event(&mut of_second, "zqx");
+}
+
 /// Eight clients write without a pause. Meanwhile the token of four of them is rotated fifty times, and fifty other
 /// tokens are revoked, which no client uses. A client uses the new secret as soon as it is available, like a client
 /// that reads a file of a secret store.
@@ -702,20 +784,21 @@ fn rotation_and_revocation_fail_no_request_of_a_valid_secret() {
         let id = rotated["id"].as_str().expect("an id");
         for _ in 0..50 {
             let path = format!("/v1/tokens/{id}/rotate");
-            let new = ask(&server, ROOT, "POST", &path, r#"{"overlap": "1h"}"#).expect(200);
+            let new = ask(&server, ROOT, "POST", &path, r#"{"overlap": "3s"}"#).expect(200);
             *secrets[0].lock().expect("no panic") = text(&new);
             let revoked = writer();
             let path = format!("/v1/tokens/{}", revoked["id"].as_str().expect("an id"));
             assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
             let refused = ask(&server, &text(&revoked), "POST", "/write", "cpu usage=1");
             assert_eq!(refused.status, 401);
-            // A token has at most four valid secrets, so each client must use the new secret before the next rotations
-            // remove the old secret.
+            // Each client must use the new secret before the old one ends.
             let counts = || written.each_ref().map(|written| written.load(Ordering::Relaxed));
             let before = counts();
             while counts().iter().zip(before).any(|(now, before)| *now < before + 2) {
                 std::thread::yield_now();
             }
+            // A token has at most four valid secrets, so one of them ends before the next rotation.
+            server.clock.advance(1_000_000_000);
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -817,6 +900,26 @@ fn tokens_and_their_last_use_survive_a_restart() {
 }
 
 #[test]
+fn readiness_warns_of_tokens_that_restrict_nothing() {
+    let disk: Arc<MemoryDisk> = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(Arc::clone(&disk), settings());
+    let created = create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let warns = |server: &Server| {
+        let reasons = server.get("/ready").expect(200)["reasons"].to_string();
+        reasons.contains("requires no token although it has stored tokens (1): set auth.token_file")
+    };
+    assert!(!warns(&server), "it requires tokens");
+    server.wait_stopped();
+    server.engine.close().expect("closes");
+    drop(server);
+    let server = Server::on(disk, HttpSettings::default());
+    assert!(warns(&server));
+    let path = format!("/v1/tokens/{}", created["id"].as_str().expect("an id"));
+    assert_eq!(server.json("DELETE", &path, "").status, 204);
+    assert!(!warns(&server), "there is no token");
+}
+
+#[test]
 fn wrong_requests_for_tokens_are_explained() {
     let server = start();
     for (body, part) in [
@@ -836,6 +939,18 @@ fn wrong_requests_for_tokens_are_explained() {
             "in the past",
         ),
         (json!({"name": "a", "roles": ["reader"], "table": "a"}), "table"),
+        (
+            json!({"name": "a", "roles": ["reader"], "tables": []}),
+            "/tables: the list is empty",
+        ),
+        (
+            json!({"name": "a", "roles": ["reader"], "models": []}),
+            "/models: the list is empty",
+        ),
+        (
+            json!({"name": "a", "roles": ["reader"], "tenants": []}),
+            "/tenants: the list is empty",
+        ),
     ] {
         let response = ask(&server, ROOT, "POST", "/v1/tokens", &body.to_string());
         let error = response.expect(400);
@@ -925,6 +1040,22 @@ fn tokens_of_a_file_are_followed() {
         r#"{"name": "third", "roles": ["reader"]}"#,
     )
     .expect(201);
+    // During a rotation in the file, a watch ends with its hash.
+    let three = "other-secret-of-the-second-tool";
+    let both = json!({"id": "second", "roles": ["admin"], "sha256": [sha256(two), sha256(three)]});
+    write(json!([first, both]), 0o600);
+    follows(three, 200);
+    let mut watch = open_watch(&server, two, "default");
+    let mut of_three = open_watch(&server, three, "default");
+    let second = json!({"id": "second", "roles": ["admin"], "sha256": [sha256(three)]});
+    write(json!([first, second]), 0o600);
+    follows(two, 401);
+    assert_eq!(ask(&server, three, "POST", "/write", "zqx f=1").status, 204);
+    let mut events = Vec::new();
+    watch.read_to_end(&mut events).expect("the watch ends");
+    let events = String::from_utf8_lossy(&events);
+    assert!(!events.contains("zqx"), "{events}");
+    read_event(&mut of_three, "zqx");
     write(json!([second]), 0o600);
     follows(one, 401);
     assert_eq!(

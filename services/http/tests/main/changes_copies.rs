@@ -557,7 +557,9 @@ impl Copy {
         let sequence: i64 = text(message, "sequence").parse().expect("a number");
         let is_in_base = self.cursors.get(feed).is_some_and(|cursor| sequence <= *cursor);
         if message.get("event").is_some() {
-            if !is_in_base {
+            // A recall or deletion removes the values from earlier events, which the copy has already.
+            let path = format!("{FEEDS}/{feed}/messages/{sequence}");
+            if !is_in_base && self.server.get(&path).status == 404 {
                 self.repeat(feed, message);
             }
         } else if record["op"] == "put" && message.get("recalled").is_none() {

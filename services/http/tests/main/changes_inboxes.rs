@@ -484,7 +484,8 @@ impl Copy {
         let is_in_base = cursor.is_some_and(|cursor| sequence <= *cursor);
         let is_put = record["op"] == "put";
         if message.get("event").is_some() {
-            if !is_in_base {
+            // A recall or deletion removes the values from earlier events, which the copy has repeated already.
+            if !is_in_base && !self.numbers.contains_key(&sequence) {
                 self.repeat(message);
             }
         } else if is_put && message.get("recalled").is_none() {

@@ -57,14 +57,16 @@ impl Server {
         Self::on_tables(disk, settings, TableLimits::default())
     }
 
-    fn on_tables(disk: Arc<MemoryDisk>, settings: HttpSettings, tables: TableLimits) -> Self {
+    pub(crate) fn on_tables(disk: Arc<MemoryDisk>, settings: HttpSettings, tables: TableLimits) -> Self {
         let index = tempfile::tempdir().expect("a folder for the index");
         let clock = Arc::new(ManualClock::new(Timestamp::parse_rfc3339(NOW).expect("a time")));
         let backend = Arc::new(MemoryBackend::open(&disk));
-        let engine_settings = Settings {
+        let mut engine_settings = Settings {
             tables,
             ..Settings::new(index.path().to_owned())
         };
+        // Overwritten values are removed at once, so that tests need not wait.
+        engine_settings.rows.surplus_age_min = Duration::ZERO;
         let engine = Engine::open(backend, Arc::clone(&clock) as _, engine_settings);
         let engine = Arc::new(engine.expect("opens"));
         let scheduler = Arc::new(Scheduler::start(

@@ -56,7 +56,7 @@ fn each_read_of_a_feed_leaves_out_what_the_principal_does_not_see() {
     let (server, sequences) = start();
     for (principal, expected) in [
         ("bea", vec!["all", "bea"]),
-        ("ann", vec!["all", "cem", "others"]),
+        ("ann", vec!["all", "cem", "bea", "others"]),
         // A principal need not be a member.
         ("eva", vec!["all", "cem", "others"]),
     ] {
@@ -150,6 +150,103 @@ fn what_belongs_to_a_user_is_only_read_by_the_user() {
     refused(&empty, 400, "invalid");
 }
 
+#[test]
+fn writes_of_a_user_are_made_only_on_behalf_of_the_user() {
+    let (server, sequences) = start();
+    let cursor = json!({"sequence": sequences[0]});
+    for (method, path, body, status) in [
+        (
+            "PUT",
+            format!("{TABLE}/users/bea/cursors/room,name=ops"),
+            cursor,
+            200,
+        ),
+        ("PUT", format!("{TABLE}/users/bea/blocks/dan"), json!({}), 200),
+        ("DELETE", format!("{TABLE}/users/bea/blocks/dan"), json!({}), 204),
+        (
+            "PATCH",
+            format!("{ROOM}/members/bea"),
+            json!({"muted": true}),
+            200,
+        ),
+        (
+            "PUT",
+            format!("{TABLE}/feeds/inbox,user=bea"),
+            json!({"attributes": {"a": 1}}),
+            200,
+        ),
+    ] {
+        let own = request(&server, method, &format!("{path}?as=bea"), &body);
+        assert_eq!(own.status, status, "{path}: {}", own.text());
+        refused(
+            &request(&server, method, &format!("{path}?as=ann"), &body),
+            403,
+            "forbidden",
+        );
+        refused(
+            &request(&server, method, &format!("{path}?user=bea"), &body),
+            400,
+            "invalid",
+        );
+    }
+    // A member can add and remove other members.
+    for (method, status) in [("PUT", 200), ("DELETE", 204)] {
+        let path = format!("{ROOM}/members/eva");
+        let changed = request(&server, method, &format!("{path}?as=ann"), &json!({}));
+        assert_eq!(changed.status, status, "{}", changed.text());
+        refused(
+            &request(&server, method, &format!("{path}?user=ann"), &json!({})),
+            400,
+            "invalid",
+        );
+    }
+    // The cursor is at most the highest sequence number so far, and is set back only on request.
+    let path = format!("{TABLE}/users/bea/cursors/room,name=ops");
+    let far = json!({"sequence": "9223372036854775807"});
+    refused(&request(&server, "PUT", &path, &far), 400, "invalid");
+    for (sequence, rewind, expected) in [(3, false, 3), (1, false, 3), (1, true, 1)] {
+        let body = json!({"sequence": sequences[sequence], "rewind": rewind});
+        let set = request(&server, "PUT", &path, &body).expect(200);
+        assert_eq!(set["cursor"], sequences[expected]);
+    }
+}
+
+#[test]
+fn an_inbox_is_changed_only_on_behalf_of_its_user() {
+    let (server, _) = start();
+    let inbox = format!("{TABLE}/feeds/inbox,user=bea");
+    let id = server.get(&inbox).expect(200)["id"].clone();
+    let by_id = format!("{TABLE}/feeds/{}", id.as_str().expect("an id"));
+    let message = json!({"messages": [{"columns": {"text": "own"}}]});
+    for feed in [&inbox, &by_id] {
+        let send = |user: &str| request(&server, "POST", &format!("{feed}/messages{user}"), &message);
+        refused(&send("?as=ann"), 403, "forbidden");
+        send("?as=bea").expect(200);
+        send("").expect(200);
+        let deleted = request(&server, "DELETE", &format!("{feed}?as=ann"), &json!({}));
+        refused(&deleted, 403, "forbidden");
+        let page = server.get(&format!("{feed}/messages?as=bea")).expect(200);
+        assert!(page.to_string().contains(r#""text":"own""#), "{page}");
+    }
+    // A refused request does not create the inbox.
+    let new = format!("{TABLE}/feeds/inbox,user=zed");
+    refused(
+        &request(&server, "PUT", &format!("{new}?as=ann"), &json!({})),
+        403,
+        "forbidden",
+    );
+    refused(
+        &request(&server, "POST", &format!("{new}/messages?as=ann"), &message),
+        403,
+        "forbidden",
+    );
+    assert_eq!(server.get(&new).status, 404);
+    let deleted = request(&server, "DELETE", &format!("{inbox}?as=bea"), &json!({}));
+    assert_eq!(deleted.status, 204, "{}", deleted.text());
+    let deleted = request(&server, "DELETE", &format!("{ROOM}?as=ann"), &json!({}));
+    assert_eq!(deleted.status, 204, "{}", deleted.text());
+}
+
 /// Creates a search index over the messages, also over the lists of their readers.
 fn create_index(server: &Server) {
     let columns = json!([
@@ -176,7 +273,7 @@ fn a_search_finds_and_counts_only_what_the_principal_sees() {
     let by_number = json!([{"column": "sequence"}]);
     for (principal, expected) in [
         ("bea", vec!["all", "bea", "own"]),
-        ("ann", vec!["all", "cem", "others"]),
+        ("ann", vec!["all", "cem", "bea", "others"]),
         ("eva", vec!["all", "cem", "others"]),
     ] {
         let all = json!({"as": principal, "where": {"column": "text", "exists": true}, "sort": by_number});
@@ -238,6 +335,23 @@ fn a_search_finds_and_counts_only_what_the_principal_sees() {
     refused(&search(&server, &inbox), 403, "forbidden");
     let inbox = json!({"feeds": ["inbox,user=bea"], "as": "bea"});
     assert_eq!(texts(&search(&server, &inbox).expect(200)["messages"]), ["own"]);
+}
+
+#[test]
+fn a_search_does_not_find_the_text_of_an_edit_after_a_recall() {
+    let (server, sequences) = start();
+    create_index(&server);
+    let message = format!("{ROOM}/messages/{}", sequences[0]);
+    let edit = json!({"columns": {"text": "secret"}});
+    request(&server, "PATCH", &message, &edit).expect(200);
+    request(&server, "POST", &format!("{message}/recall"), &json!({})).expect(200);
+    let sent = json!({"messages": [{"columns": {"text": "later"}}]});
+    let sent = request(&server, "POST", &format!("{ROOM}/messages"), &sent).expect(200);
+    for principal in [Value::Null, json!("bea")] {
+        let words = json!({"column": "text", "text": "secret"});
+        let body = json!({"as": principal, "where": words, "at_least": sent["position"]});
+        assert_eq!(search(&server, &body).expect(200)["total"], 0);
+    }
 }
 
 #[test]

@@ -220,7 +220,8 @@ fn events_follow_the_messages_that_they_change() {
     assert_eq!(members(&page, "target"), vec![json!(sequence); 3]);
     assert_eq!(
         page["messages"][0]["columns"],
-        json!({"text": "two", "size": null})
+        // The recall has removed the value.
+        json!({"text": null, "size": null})
     );
     let messages = server.get(&format!("{LOBBY}/messages?events=false")).expect(200);
     assert_eq!(
@@ -316,6 +317,18 @@ fn several_feeds_are_read_and_merged() {
     let pages = post(&server, "/v1/tables/chat/feeds/read", &read).expect(200);
     assert_eq!(pages["feeds"][0]["messages"].as_array().map(Vec::len), Some(1));
     assert_eq!(pages["feeds"][1]["messages"].as_array().map(Vec::len), Some(3));
+    // A feed that does not exist does not prevent the read of the others.
+    let read = json!({"feeds": [{"feed": "absent", "after": "7"}, {"feed": "mail"}]});
+    let pages = post(&server, "/v1/tables/chat/feeds/read", &read).expect(200);
+    let (absent, mail) = (&pages["feeds"][0], &pages["feeds"][1]);
+    assert_eq!(absent["error"]["code"], "not_found", "{absent}");
+    assert!(
+        text(&absent["error"]["message"]).contains("has no feed \"absent\""),
+        "{absent}"
+    );
+    assert_eq!((&absent["messages"], &absent["next"]), (&json!([]), &json!("7")));
+    assert_eq!(mail["messages"].as_array().map(Vec::len), Some(4));
+    assert!(mail.get("error").is_none(), "{mail}");
     for (path, body, status, code, said) in [
         ("read", json!({"feeds": []}), 400, "invalid", "feeds is empty"),
         ("merge", json!({"feeds": []}), 400, "invalid", "feeds is empty"),
@@ -329,13 +342,6 @@ fn several_feeds_are_read_and_merged() {
         (
             "merge",
             json!({"feeds": ["mail", "absent"]}),
-            404,
-            "not_found",
-            "has no feed \"absent\"",
-        ),
-        (
-            "read",
-            json!({"feeds": [{"feed": "absent"}]}),
             404,
             "not_found",
             "has no feed \"absent\"",
@@ -418,6 +424,35 @@ fn messages_are_searched_in_feeds() {
     search["feeds"] = json!(["absent"]);
     let absent = post(&server, "/v1/tables/chat/feeds/messages/search", &search);
     refused(&absent, 404, "not_found", "has no feed");
+}
+
+#[test]
+fn decimals_in_searches_of_feeds_keep_all_their_digits() {
+    let server = Server::start();
+    let columns = json!([{"name": "price", "type": "decimal"}]);
+    create(&server, "chat", &json!({"columns": columns})).expect(201);
+    let index = json!({"name": "all", "columns": [{"column": "price", "as": "keyword"}, {"column": "feed", "as": "keyword"}]});
+    post(&server, "/v1/tables/chat/search-indexes?refresh=wait", &index).expect(201);
+    let prices = ["1234567890123456.76", "1234567890123456.77"];
+    let sent = send(
+        &server,
+        &prices
+            .iter()
+            .map(|price| json!({"columns": {"price": price}}))
+            .collect(),
+    );
+    for feeds in ["", r#""feeds":["room,name=lobby"],"#] {
+        let search = format!(
+            r#"{{{feeds}"where":{{"column":"price","equals":1234567890123456.76}},"at_least":{}}}"#,
+            sent["position"]
+        );
+        let found = server.json("POST", "/v1/tables/chat/feeds/messages/search", &search);
+        assert_eq!(
+            members(&found.expect(200), "sequence"),
+            [sent["messages"][0]["sequence"].clone()],
+            "{search}"
+        );
+    }
 }
 
 #[test]
@@ -694,6 +729,27 @@ fn wrong_requests_for_messages_are_refused() {
         &json!({"add": {"like": 1}}),
     );
     refused(&count, 409, "condition_failed", "was recalled");
+}
+
+#[test]
+fn writes_of_messages_refuse_an_idempotency_key() {
+    let server = start();
+    let sequence = send_one(&server, &json!({"columns": {"text": "one"}}));
+    let message = format!("{LOBBY}/messages/{sequence}");
+    let header = [("idempotency-key", "a"), ("content-type", "application/json")];
+    for (method, path, body) in [
+        ("POST", format!("{LOBBY}/messages"), json!({"messages": [{}]})),
+        ("PATCH", message.clone(), json!({"columns": {"text": "two"}})),
+        ("POST", format!("{message}/counters"), json!({"add": {"like": 1}})),
+        ("POST", format!("{message}/recall"), json!({})),
+        ("DELETE", message.clone(), json!({})),
+    ] {
+        let response = server.send(method, &path, &header, body.to_string().as_bytes());
+        refused(&response, 400, "invalid", "Idempotency-Key");
+    }
+    let read = server.get(&message).expect(200);
+    assert_eq!(read["message"]["columns"], json!({"text": "one"}));
+    assert!(read["message"].get("counters").is_none(), "{read}");
 }
 
 /// Sends a message with the id `one`. Returns its sequence number and whether it is repeated; `None` while another request

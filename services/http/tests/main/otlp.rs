@@ -12,7 +12,7 @@ use tideline_engine::TableLimits;
 use tideline_fleet::otlp::{Data, Metric, Number, Point, Request, texts};
 use tideline_http::{DeltaTemporality, HttpSettings, OtlpSettings, Secret, TranslationStrategy};
 
-use crate::client::{Response, Server, gzip};
+use crate::client::{Response, Server, compressed, gzip};
 use crate::prometheus::{all, number, text};
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -98,8 +98,10 @@ fn every_path_stores_both_encodings() {
 fn bodies_may_be_compressed() {
     let server = Server::start();
     let body = gauge(vec![point(1.0)]).to_protobuf();
-    let zstd = zstd::encode_all(&*body, 3).expect("memory takes it");
-    for (encoding, body) in [("gzip", gzip(&body)), ("zstd", zstd), ("identity", body)] {
+    let [gzipped, deflated, zstd] = compressed(&body);
+    // The collector sends the same format as `deflate` or as `zlib`.
+    let zlib = ("zlib", deflated.1.clone());
+    for (encoding, body) in [gzipped, deflated, zlib, zstd, ("identity", body)] {
         let headers = [("content-type", PROTOBUF), ("content-encoding", encoding)];
         let stored = server.send("POST", "/v1/metrics", &headers, &body);
         assert_eq!(stored.status, 200, "{encoding}: {}", stored.text());
@@ -108,7 +110,46 @@ fn bodies_may_be_compressed() {
     let refused = server.send("POST", "/v1/metrics", &headers, b"x");
     assert_eq!(refused.status, 415);
     let (code, message) = error(&refused, PROTOBUF);
-    assert!(code == 3 && message.contains("gzip, deflate, zstd"), "{message}");
+    assert!(
+        code == 3 && message.contains("gzip, deflate, zlib, zstd"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_batch_of_idle_histograms_may_be_compressed_above_100_to_1() {
+    let server = Server::start();
+    let idle = |number: u64| Point {
+        attributes: texts(&[("pod", format!("pod-{}", number % 64).as_str())]),
+        time: TIME - number / 64 * 1_000_000_000,
+        sum: Some(0.0),
+        counts: vec![0; 16],
+        bounds: (0..15).map(f64::from).collect(),
+        ..Point::default()
+    };
+    let body = Request::of(Metric {
+        name: "latency".into(),
+        data: Data::Histogram {
+            points: (0..4_096).map(idle).collect(),
+            temporality: 2,
+        },
+        ..Metric::default()
+    })
+    .to_json();
+    let packed = zstd::encode_all(body.as_bytes(), 3).expect("memory takes it");
+    assert!(
+        body.len() > 1 << 20 && body.len() > 100 * packed.len(),
+        "{} bytes become {}",
+        body.len(),
+        packed.len()
+    );
+    let headers = [("content-type", JSON), ("content-encoding", "zstd")];
+    let stored = server.send("POST", "/v1/metrics", &headers, &packed);
+    assert_eq!((stored.status, &*stored.text()), (200, "{}"));
+    let time = TIME / 1_000_000_000;
+    let query = format!("/api/v1/query?query=count(latency_count)&time={time}");
+    let found = server.get(&query).expect(200);
+    assert_eq!(found["data"]["result"][0]["value"][1], "64", "{found}");
 }
 
 #[test]

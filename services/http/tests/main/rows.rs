@@ -207,6 +207,98 @@ fn conditions_test_texts_and_times_of_columns() {
 }
 
 #[test]
+fn schedules_of_parts_that_are_invalid_are_refused_by_the_member_of_the_request() {
+    let server = Server::start();
+    let key = json!([{"name": "id", "type": "i64"}, {"name": "at", "type": "timestamp"}]);
+    let wide = json!({"key": key, "allow_rising_key": true, "parts": {"by": "at", "every": "day"}});
+    create(&server, "t", &wide);
+    let parts = json!({"parts": {"migrate": {"cron": "every night"}}});
+    let preview = post(&server, "t/parts/preview", &parts).expect(400);
+    let change = json!({"wide": parts}).to_string();
+    let changed = server.json("PATCH", "/v1/tables/t", &change).expect(400);
+    for (refused, member) in [(preview, "parts.migrate: "), (changed, "wide.parts.migrate: ")] {
+        let message = refused["message"].as_str().expect("a text");
+        assert!(message.starts_with(member), "{message}");
+    }
+}
+
+#[test]
+fn decimals_in_conditions_and_keys_keep_all_their_digits() {
+    let server = Server::start();
+    let decimal = |name: &str| json!({"name": name, "type": "decimal"});
+    create(
+        &server,
+        "pay",
+        &json!({"key": [decimal("amount")], "columns": [decimal("total")]}),
+    );
+    let amounts: Vec<String> = (5..10).map(|n| format!("1234567890123456.7{n}")).collect();
+    let rows: Vec<Value> = amounts
+        .iter()
+        .map(|amount| put(&json!({"amount": amount}), &json!({"total": amount})))
+        .collect();
+    post(&server, "pay/rows", &json!({"rows": rows})).expect(200);
+    let send = |path: &str, body: &str| server.json("POST", &format!("/v1/tables/pay/{path}"), body);
+    let counted = |filter: &str| {
+        let body = format!(r#"{{"allow_scan":true,"where":{{"column":{filter}}}}}"#);
+        send("rows/count", &body).expect(200)["count"].clone()
+    };
+    for column in ["total", "amount"] {
+        for (test, count) in [
+            (r#""equals":1234567890123456.76"#, 1),
+            (r#""equals":1234567890123456.8"#, 0),
+            (r#""not_equals":1234567890123456.76"#, 4),
+            (
+                r#""in":[1234567890123456.76,1234567890123456.79,1234567890123456.80]"#,
+                2,
+            ),
+            (r#""lte":1234567890123456.76"#, 2),
+            (r#""gt":1234567890123456.76,"lt":1234567890123456.79"#, 2),
+            (r#""between":[1234567890123456.76,1234567890123456.78]"#, 3),
+        ] {
+            let filter = format!(r#""{column}",{test}"#);
+            assert_eq!(counted(&filter), count, "{filter}");
+        }
+    }
+    let scan = r#""allow_scan":true,"limit":1,"where":{"column":"total","lte":1234567890123456.76}"#;
+    let page = send("rows/scan", &format!("{{{scan}}}")).expect(200);
+    let next = format!(r#"{{{scan},"page_token":{}}}"#, page["next"]);
+    assert_eq!(
+        send("rows/scan", &next).expect(200)["rows"][0]["key"]["amount"],
+        amounts[1]
+    );
+    let other = next.replace(".76", ".77");
+    assert!(
+        send("rows/scan", &other).expect(400)["message"]
+            .to_string()
+            .contains("page_token")
+    );
+    let prefix = send("rows/scan", r#"{"prefix":{"amount":1234567890123456.76}}"#).expect(200);
+    assert_eq!(prefix["rows"][0]["key"]["amount"], amounts[1]);
+    let update = |number: &str| {
+        let body = format!(
+            r#"{{"rows":[{{"op":"update","key":{{"amount":1234567890123456.76}},"columns":{{"paid":true}},
+                "condition":{{"where":{{"column":"total","equals":{number}}}}}}}]}}"#
+        );
+        send("rows", &body).status
+    };
+    assert_eq!(
+        (update("1234567890123456.77"), update("1234567890123456.76")),
+        (409, 200)
+    );
+    send(
+        "rows/delete",
+        r#"{"range":{"column":"amount","to":1234567890123456.76,"to_inclusive":true}}"#,
+    )
+    .expect(200);
+    let left = send("rows/scan", r#"{"allow_scan":true}"#).expect(200);
+    let left = left["rows"].as_array().expect("a list").iter();
+    assert_eq!(
+        left.map(|row| row["key"]["amount"].clone()).collect::<Vec<_>>(),
+        amounts[2..]
+    );
+}
+
+#[test]
 fn a_compare_and_set_is_never_lost() {
     let server = Server::start();
     plain(&server);

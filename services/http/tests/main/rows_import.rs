@@ -84,6 +84,38 @@ fn fill(server: &Server, table: &str) {
 }
 
 #[test]
+fn a_search_honors_the_positions_of_imports_and_deletes() {
+    let server = Server::start();
+    create(&server, "t");
+    let index = json!({"name": "all", "columns": [{"column": "n", "as": "number"}]}).to_string();
+    let route = "/v1/tables/t/search-indexes?refresh=wait";
+    server.json("POST", route, &index).expect(201);
+    let total = |position: &Value| {
+        let search = json!({"at_least": position, "columns": []}).to_string();
+        let found = server.json("POST", "/v1/tables/t/rows/search", &search);
+        found.expect(200)["total"].clone()
+    };
+    let imported = end(&import(
+        &server,
+        "t",
+        "text/csv",
+        None,
+        b"id,at,n\r\na,1,5\r\nb,2,6\r\n",
+    ));
+    assert_eq!(imported["written"], 2, "{imported}");
+    assert_eq!(total(&imported["position"]), 2);
+    let delete = json!({"prefix": {"id": "a"}}).to_string();
+    let deleted = server.json("POST", "/v1/tables/t/rows/delete", &delete);
+    let position = deleted.expect(200)["position"].clone();
+    assert_eq!(total(&position), 1);
+    let later = json!({"at_least": u64::MAX.to_string()}).to_string();
+    let refused = server.json("POST", "/v1/tables/t/rows/search", &later);
+    let refused = refused.expect(400);
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(message.contains("no write has the position"), "{refused}");
+}
+
+#[test]
 fn every_export_is_imported_without_a_difference() {
     let server = Server::start();
     create(&server, "source");
@@ -152,6 +184,37 @@ fn files_of_other_tools_are_imported_by_the_declared_types() {
             [
                 r#"{"key":{"id":"a","at":"1970-01-01T00:00:01Z"},"columns":{"total":"1.5","n":7,"note":"bytes","extra":{"type":"timestamp","value":"1970-01-01T00:00:00Z"}}}"#
             ]
+        );
+    }
+}
+
+#[test]
+fn times_of_csv_have_the_forms_of_sql() {
+    let server = Server::start();
+    create(&server, "t");
+    let csv = "id,at,when\n\
+        a,2026-11-20 12:00:00,2026-11-20\n\
+        b,2026-11-20T12:00:00,2026-11-20 12:00:00.5+01:00\n\
+        c,2026-11-20,1700000000000000000\n\
+        d,2026-11-20,soon\n\
+        e,2026-13-20,\n";
+    let imported = end(&import(&server, "t", "text/csv", None, csv.as_bytes()));
+    assert_eq!(
+        (&imported["written"], &imported["refused"]),
+        (&json!(3), &json!(2))
+    );
+    let mut found = rows(&server, "t");
+    found.sort();
+    let expected = [
+        ("a", "2026-11-20T12:00:00Z", "2026-11-20T00:00:00Z"),
+        ("b", "2026-11-20T12:00:00Z", "2026-11-20T11:00:00.500Z"),
+        ("c", "2026-11-20T00:00:00Z", "2023-11-14T22:13:20Z"),
+    ];
+    for (row, (id, at, when)) in found.iter().zip(expected) {
+        let row: Value = serde_json::from_str(row).expect("JSON");
+        assert_eq!(
+            row,
+            json!({"key": {"id": id, "at": at}, "columns": {"when": when}})
         );
     }
 }

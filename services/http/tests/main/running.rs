@@ -1,4 +1,4 @@
-//! Running queries: listed, cancelled by id, stopped by closing the connection or by revoking the token.
+//! Running queries: listed, cancelled by id, stopped by closing the connection or by the end of the token or its secret.
 //!
 //! The tests hold a query in progress with a client that does not read its response.
 
@@ -157,6 +157,29 @@ fn running_queries_of_a_revoked_token_end() {
     let revoked = access::ask(&server, access::ROOT, "DELETE", &path, "");
     assert_eq!(revoked.status, 204);
     streams.iter_mut().for_each(assert_incomplete);
+}
+
+#[test]
+fn a_running_query_ends_with_the_overlap_of_its_secret() {
+    let server = access::start();
+    let root = |method: &str, path: &str, body: &str| access::ask(&server, access::ROOT, method, path, body);
+    write_points(|lines| {
+        let authorization = access::bearer(access::ROOT);
+        let headers = [("authorization", &*authorization), ("content-type", "text/plain")];
+        server
+            .send("POST", POINTS, &headers, lines.as_bytes())
+            .expect(200);
+    });
+    let created = access::create(&server, &json!({"name": "a", "roles": ["reader"]}));
+    let token = created["token"].as_str().expect("a token");
+    let mut stream = fetch_with(&server, ALL_POINTS, token);
+    let path = format!("/v1/tokens/{}/rotate", created["id"].as_str().expect("an id"));
+    root("POST", &path, r#"{"overlap": "1h"}"#).expect(200);
+    server.clock.advance(3_600_000_000_000);
+    // The server ends the work of replaced secrets every second. The query itself cannot be awaited, because it waits
+    // for its client.
+    root("GET", "/v1/tables/default/watch?for=5s", "");
+    assert_incomplete(&mut stream);
 }
 
 #[test]

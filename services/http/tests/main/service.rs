@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use tideline_http::{HttpSettings, Secret};
@@ -191,6 +192,53 @@ fn metrics_count_what_happened() {
         open.header("content-type")
             .starts_with("application/openmetrics-text")
     );
+}
+
+#[test]
+fn a_refused_or_missing_file_is_reported_until_it_is_valid_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("hashes.json");
+    let write = |text: &str| {
+        let staged = folder.path().join("staged");
+        std::fs::write(&staged, text).expect("a file");
+        std::fs::set_permissions(&staged, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+        std::fs::rename(&staged, &path).expect("renamed");
+    };
+    write(r#"{"tokens": []}"#);
+    let server = Server::with(HttpSettings {
+        token: Some(Secret::new(TOKEN).expect("long enough")),
+        hashes_file: Some(path.clone()),
+        ..HttpSettings::default()
+    });
+    let bearer = format!("Bearer {TOKEN}");
+    let reports = || {
+        let metrics = server.send("GET", "/metrics", &[("authorization", bearer.as_str())], b"");
+        let metrics = metrics.text();
+        // No token is needed, and the reason has no path.
+        let ready = server.get("/ready").expect(200);
+        let reasons = ready["reasons"].to_string();
+        assert!(!reasons.contains("hashes.json"), "{reasons}");
+        (
+            metrics.contains("tideline_file_refused{file=\"hashes\"} 1"),
+            reasons.contains("auth.hashes_file: the newest version"),
+        )
+    };
+    let wait_for = |expected: bool| {
+        let begun = Instant::now();
+        while reports() != (expected, expected) {
+            assert!(begun.elapsed() < crate::client::ANSWER_TIMEOUT, "{expected}");
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!(reports(), (false, false));
+    write("{");
+    wait_for(true);
+    write(r#"{"tokens": []}"#);
+    wait_for(false);
+    std::fs::remove_file(&path).expect("removed");
+    wait_for(true);
+    write(r#"{"tokens": []}"#);
+    wait_for(false);
 }
 
 #[test]

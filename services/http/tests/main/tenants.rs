@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
+use tideline_engine::TableLimits;
 use tideline_http::HttpSettings;
 
 use crate::access::{ROOT, ask, bearer, create, open_watch, settings, start};
@@ -37,10 +38,11 @@ fn put(server: &Server, name: &str, body: &Value) -> Response {
 
 /// Creates a token that acts for tenants.
 fn token(server: &Server, roles: &[&str], tenants: &[&str]) -> String {
-    let created = create(
-        server,
-        &json!({"name": "a token", "roles": roles, "tenants": tenants}),
-    );
+    let mut body = json!({"name": "a token", "roles": roles});
+    if !tenants.is_empty() {
+        body["tenants"] = json!(tenants);
+    }
+    let created = create(server, &body);
     created["token"].as_str().expect("a token").to_owned()
 }
 
@@ -551,6 +553,340 @@ fn requests_over_the_budget_of_memory_end_with_an_error() {
         "{used}"
     );
     assert_eq!(found(&ask(&server, &acme, "GET", UP, "")), 0, "small reads go on");
+}
+
+/// Returns the code, limit and actual value of a refusal, and its message.
+fn over_limit(refused: &Response) -> (Value, Value, Value, String) {
+    let body = refused.expect(400);
+    let message = body["message"].as_str().expect("a message").to_owned();
+    (
+        body["code"].clone(),
+        body["limit"].clone(),
+        body["actual"].clone(),
+        message,
+    )
+}
+
+#[test]
+fn tables_over_the_budget_are_refused() {
+    let server = start();
+    tenant(&server, "acme", &json!({"tables": 3}));
+    tenant(&server, "globex", &json!({}));
+    let [acme, globex] = ["acme", "globex"].map(|name| token(&server, &["operator"], &[name]));
+    let create_table =
+        |token: &str, body: &Value| ask(&server, token, "POST", "/v1/tables", &body.to_string());
+    create_table(&acme, &json!({"name": "acme-2"})).expect(201);
+    // A feed table with inboxes has a table of its users.
+    let feed = json!({"name": "acme-chat", "model": "feed", "feed": {"inboxes": {}}});
+    let (code, limit, actual, message) = over_limit(&create_table(&acme, &feed));
+    assert_eq!((code, limit, actual), (json!("over_limit"), json!(3), json!(4)));
+    assert!(
+        message.contains("the tenant acme") && message.contains("budget `tables` is 3"),
+        "{message}"
+    );
+    create_table(&acme, &json!({"name": "acme-3"})).expect(201);
+    for (method, path, body) in [
+        ("POST", "/v1/tables", r#"{"name": "acme-4"}"#),
+        (
+            "POST",
+            "/v1/sql",
+            r#"{"statement": "CREATE TABLE \"acme-4\" (id VARCHAR PRIMARY KEY)"}"#,
+        ),
+        ("GET", "/query?q=CREATE%20DATABASE%20%22acme-4%22", ""),
+    ] {
+        let refused = ask(&server, &acme, method, path, body).text();
+        assert!(
+            refused.contains("the tenant acme would have 4 tables"),
+            "{path}: {refused}"
+        );
+    }
+    create_table(&acme, &json!({"name": "acme-2"})).expect(409);
+    // Another tenant and requests without a tenant are not refused.
+    create_table(&globex, &json!({"name": "globex-2"})).expect(201);
+    create_table(ROOT, &json!({"name": "acme-4"})).expect(201);
+    let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
+    assert_eq!(
+        (&used["tables"], &used["tables_max"], &used["refused_objects"]),
+        (&json!(4), &json!(3), &json!(4)),
+        "{used}"
+    );
+    let metrics = ask(&server, ROOT, "GET", "/metrics", "").text();
+    for line in [
+        "tideline_tenant_tables{tenant=\"acme\"} 4",
+        "tideline_tenant_tables{tenant=\"globex\"} 2",
+        "tideline_tenant_refused_objects_total{tenant=\"acme\"} 4",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+    for table in ["acme-3", "acme-4"] {
+        let path = format!("/v1/tables/{table}");
+        assert_eq!(ask(&server, &acme, "DELETE", &path, "").status, 204, "{table}");
+    }
+    create_table(&acme, &json!({"name": "acme-5"})).expect(201);
+}
+
+#[test]
+fn a_tenant_without_a_budget_may_have_a_tenth_of_the_tables_and_change_streams() {
+    let limits = TableLimits {
+        tables_max: 29,
+        ..TableLimits::default()
+    };
+    let server = Server::on_tables(MemoryDisk::new(Character::Embedded), settings(), limits);
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let [acme, globex] = ["acme", "globex"].map(|name| token(&server, &["operator"], &[name]));
+    ask(&server, &acme, "POST", "/v1/tables", r#"{"name": "acme-2"}"#).expect(201);
+    let refused = ask(&server, &acme, "POST", "/v1/tables", r#"{"name": "acme-3"}"#);
+    let (_, limit, actual, message) = over_limit(&refused);
+    assert_eq!((limit, actual), (json!(2), json!(3)), "{message}");
+
+    let stream = |token: &str, name: &str, tables: &[&str]| {
+        let body = json!({"tables": tables}).to_string();
+        ask(&server, token, "PUT", &format!("/v1/changes/{name}"), &body)
+    };
+    // A stream that contains only tables of the tenant counts, also if another principal has created it.
+    stream(ROOT, "root", &["acme-metrics"]).expect(200);
+    stream(ROOT, "all", &[]).expect(200);
+    stream(ROOT, "both", &["acme-metrics", "globex-metrics"]).expect(200);
+    for number in 1..10 {
+        stream(&acme, &format!("acme-{number}"), &["acme-*"]).expect(200);
+    }
+    let (code, limit, actual, message) = over_limit(&stream(&acme, "acme-10", &["acme-*"]));
+    assert_eq!((code, limit, actual), (json!("over_limit"), json!(10), json!(11)));
+    assert!(
+        message
+            .contains("the tenant acme would have 11 change streams, and its budget `change_streams` is 10"),
+        "{message}"
+    );
+    stream(&acme, "acme-9", &["acme-2"]).expect(200);
+    stream(&globex, "globex", &["globex-*"]).expect(200);
+    let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
+    assert_eq!(
+        (
+            &used["change_streams"],
+            &used["change_streams_max"],
+            &used["refused_objects"]
+        ),
+        (&json!(10), &json!(10), &json!(2)),
+        "{used}"
+    );
+    assert_eq!(
+        ask(&server, &acme, "DELETE", "/v1/changes/acme-1", "").status,
+        204
+    );
+    stream(&acme, "acme-10", &["acme-*"]).expect(200);
+    let body = json!({"tables": ["acme-*"], "budgets": {"change_streams": 11}});
+    put(&server, "acme", &body).expect(200);
+    stream(&acme, "acme-11", &["acme-*"]).expect(200);
+}
+
+#[test]
+fn streams_of_others_keep_their_names_and_the_figures_of_the_server_are_hidden() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let acme = token(&server, &["operator"], &["acme"]);
+    let body = |tables: &str| json!({"tables": [tables]}).to_string();
+    ask(&server, ROOT, "PUT", "/v1/changes/news", &body("globex-metrics")).expect(200);
+    let refused = ask(&server, &acme, "PUT", "/v1/changes/news", &body("acme-*")).expect(409);
+    let message = refused["message"].as_str().expect("a message");
+    assert!(message.contains("the name \"news\" is in use"), "{message}");
+    assert!(!message.contains("globex"), "{message}");
+    for (method, path, body) in [
+        ("GET", "/v1/changes/news", ""),
+        ("DELETE", "/v1/changes/news", ""),
+        ("PUT", "/v1/changes/news/groups/a", "{}"),
+    ] {
+        ask(&server, &acme, method, path, body).expect(404);
+    }
+    let listed = ask(&server, &acme, "GET", "/v1/changes", "").expect(200);
+    assert_eq!(
+        (
+            &listed["streams"],
+            &listed["kept_bytes"],
+            &listed["kept_bytes_max"]
+        ),
+        (&json!([]), &Value::Null, &Value::Null)
+    );
+    let listed = ask(&server, ROOT, "GET", "/v1/changes", "").expect(200);
+    assert!(
+        listed["kept_bytes"].is_u64() && listed["kept_bytes_max"].is_u64(),
+        "{listed}"
+    );
+    let info = |token: &str| {
+        let info = ask(&server, token, "GET", "/api/v1/status/runtimeinfo", "").expect(200);
+        ["CWD", "hostname"].map(|name| info["data"][name].as_str().expect("a text").to_owned())
+    };
+    assert_eq!(info(&acme), ["", ""]);
+    assert!(info(ROOT).iter().all(|text| !text.is_empty()), "{:?}", info(ROOT));
+}
+
+/// The body of a request can arrive long after its headers. Meanwhile another principal creates or replaces the stream.
+#[test]
+fn a_held_request_body_does_not_reach_a_stream_of_others() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    tenant(&server, "globex", &json!({}));
+    let acme = token(&server, &["operator", "writer"], &["acme"]);
+    let tables = |table: &str| json!({"tables": [table]}).to_string();
+    for (method, path, body, is_new, expected) in [
+        ("PUT", "", tables("acme-*"), true, 409),
+        ("PUT", "", tables("acme-*"), false, 409),
+        ("PUT", "/groups/new", "{}".to_owned(), false, 404),
+        (
+            "POST",
+            "/groups/old/checkpoints",
+            json!({"partition": 0, "cursor": "0-0-0"}).to_string(),
+            false,
+            404,
+        ),
+        (
+            "PUT",
+            "/webhooks/new",
+            json!({"url": "https://hooks.example.com/"}).to_string(),
+            false,
+            404,
+        ),
+    ] {
+        let stream = "/v1/changes/late";
+        if !is_new {
+            ask(&server, &acme, "PUT", stream, &tables("acme-*")).expect(200);
+            ask(&server, &acme, "PUT", &format!("{stream}/groups/old"), "{}").expect(200);
+        }
+        let mut held = server.connect();
+        let head = format!(
+            "{method} {stream}{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: {}\r\n\
+             content-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+            bearer(&acme),
+            body.len()
+        );
+        held.write_all(head.as_bytes()).expect("sent");
+        // The server has checked the path, and waits for the body.
+        assert_eq!(Response::read_one(&mut held).status, 100);
+        ask(&server, ROOT, "PUT", stream, &tables("globex-metrics")).expect(200);
+        held.write_all(body.as_bytes()).expect("sent");
+        let refused = Response::read(&mut held);
+        assert_eq!(refused.status, expected, "{path}: {}", refused.text());
+        assert!(!refused.text().contains("globex"), "{}", refused.text());
+        let kept = ask(&server, ROOT, "GET", stream, "").expect(200);
+        assert_eq!(kept["tables"], json!(["globex-metrics"]), "{path}");
+        assert_eq!(ask(&server, ROOT, "DELETE", stream, "").status, 204);
+    }
+}
+
+#[test]
+fn saved_searches_are_part_of_the_budget_of_hot_bytes() {
+    let server = start();
+    tenant(&server, "acme", &json!({}));
+    let acme = token(&server, &["operator"], &["acme"]);
+    let search = json!({"where": {"tag": "host", "equals": "x".repeat(20_000)}}).to_string();
+    let path = |name: &str| format!("/v1/tables/acme-metrics/searches/{name}");
+    let save = |name: &str| ask(&server, &acme, "PUT", &path(name), &search);
+    // A change of the tenant measures its data.
+    let hot_bytes = || {
+        let body = json!({"tables": ["acme-*"], "budgets": {"hot_bytes": 10_000}});
+        let used = put(&server, "acme", &body).expect(200)["used"].clone();
+        used["hot_bytes"].as_u64().expect("a number")
+    };
+    let before = hot_bytes();
+    save("one").expect(200);
+    assert!(hot_bytes() >= before + 20_000, "{before} {}", hot_bytes());
+    let refused = save("two");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
+    assert!(
+        refused.text().contains("bytes in the hot tier"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(ask(&server, &acme, "DELETE", &path("one"), "").status, 204);
+    assert!(hot_bytes() <= before + 1_000);
+    save("two").expect(200);
+}
+
+#[test]
+fn the_saved_searches_of_a_tenant_leave_room_for_others() {
+    let limits = TableLimits {
+        saved_search_bytes_max: 10_000,
+        ..TableLimits::default()
+    };
+    let server = Server::on_tables(MemoryDisk::new(Character::Embedded), settings(), limits);
+    tenant(&server, "acme", &json!({}));
+    let acme = token(&server, &["operator"], &["acme"]);
+    ask(&server, &acme, "POST", "/v1/tables", r#"{"name": "acme-2"}"#).expect(201);
+    let search = json!({"where": {"tag": "host", "equals": "x".repeat(600)}}).to_string();
+    let save = |token: &str, table: &str, name: &str| {
+        let path = format!("/v1/tables/{table}/searches/{name}");
+        ask(&server, token, "PUT", &path, &search)
+    };
+    save(&acme, "acme-metrics", "one").expect(200);
+    let (code, limit, both, message) = over_limit(&save(&acme, "acme-2", "two"));
+    assert_eq!((code, limit), (json!("over_limit"), json!(1_000)));
+    assert!(
+        message.contains("the saved searches of the tenant acme"),
+        "{message}"
+    );
+    save(ROOT, "default", "two").expect(200);
+
+    let path = "/v1/tables/acme-metrics/searches/one";
+    assert_eq!(ask(&server, &acme, "DELETE", path, "").status, 204);
+    let saved = (0..100).take_while(|at| save(ROOT, "default", &format!("{at:03}")).status == 200);
+    assert!((1..100).contains(&saved.count()));
+    // Each of these searches has the same size. The tenant does not learn the bytes of the other searches.
+    let bytes = both.as_u64().expect("a number") / 2;
+    let (_, limit, actual, message) = over_limit(&save(&acme, "acme-metrics", "one"));
+    assert_eq!((limit, actual), (json!(10_000), json!(10_000 + bytes)));
+    assert!(message.contains("the saved searches of the server"), "{message}");
+}
+
+#[test]
+fn a_token_sees_the_budgets_of_its_tenant_and_their_use() {
+    let server = start();
+    tenant(&server, "acme", &json!({"queries": 4, "tables": 5}));
+    tenant(&server, "globex", &json!({"queries": 7}));
+    let acme = token(&server, &["writer"], &["acme"]);
+    let both = token(&server, &["reader"], &["acme", "globex"]);
+    let sample = "up{job=\"a\"} 1 1763640000000\n";
+    assert_eq!(ask(&server, &acme, "POST", WRITE, sample).status, 204);
+    let shown = ask(&server, &acme, "GET", "/v1/access", "").expect(200);
+    assert_eq!(
+        (&shown["budgets"]["queries"], &shown["budgets"]["timelines"]),
+        (&json!(4), &Value::Null),
+        "{shown}"
+    );
+    assert_eq!(
+        (
+            &shown["used"]["points"],
+            &shown["used"]["tables"],
+            &shown["used"]["tables_max"]
+        ),
+        (&json!(1), &json!(1), &json!(5)),
+        "{shown}"
+    );
+    let shown = ask_for(&server, &both, "globex", "GET", "/v1/access", "").expect(200);
+    assert_eq!(
+        (&shown["budgets"]["queries"], &shown["used"]["points"]),
+        (&json!(7), &json!(0)),
+        "{shown}"
+    );
+    // The use concerns all tables of the tenant.
+    let narrow = json!({"name": "a", "roles": ["reader"], "tenants": ["acme"], "tables": ["acme-metrics"]});
+    let narrow = create(&server, &narrow);
+    let shown = ask(
+        &server,
+        narrow["token"].as_str().expect("a token"),
+        "GET",
+        "/v1/access",
+        "",
+    )
+    .expect(200);
+    assert_eq!(
+        (&shown["budgets"]["queries"], &shown["used"]),
+        (&json!(4), &Value::Null)
+    );
+    for token in [&*both, ROOT] {
+        let shown = ask(&server, token, "GET", "/v1/access", "").expect(200);
+        assert_eq!((&shown["budgets"], &shown["used"]), (&Value::Null, &Value::Null));
+    }
 }
 
 #[test]

@@ -191,6 +191,7 @@ fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
         .collect();
     assert_eq!(order, ["a", "b", "c"], "the others follow");
     await_state(&server, "failed", &json!(2));
+    await_state(&server, "state", &json!("active"));
     let failed = server.get(&format!("{HOOK}/failed")).expect(200);
     let failed = failed["failed"].as_array().expect("a list").clone();
     assert!(
@@ -210,6 +211,40 @@ fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
     assert_eq!(again.expect(404)["code"], "not_found");
     let metrics = server.get("/metrics").text();
     assert!(metrics.contains("tideline_webhook_failed_total 2"), "{metrics}");
+}
+
+#[test]
+fn a_webhook_that_has_stopped_is_reported() {
+    let server = start();
+    let (port, received) = receiver(&[400; 100], 102);
+    create_hook(&server, port, 1);
+    let rows: Vec<Value> = (0..102)
+        .map(|id| json!({"op": "put", "key": {"id": format!("{id:03}")}, "columns": {"n": 1}}))
+        .collect();
+    post(&server, "/v1/tables/orders/rows", &json!({"rows": rows})).expect(200);
+    await_state(&server, "state", &json!("stopped"));
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tideline_webhooks_stopped 1"), "{metrics}");
+    let reasons = || server.get("/ready").expect(200)["reasons"].to_string();
+    let stopped = reasons();
+    assert!(
+        stopped.contains("shop") && stopped.contains("has stopped"),
+        "{stopped}"
+    );
+
+    let failed = server.get(&format!("{HOOK}/failed")).expect(200);
+    let id = failed["failed"][0]["id"].as_str().expect("an id");
+    let discard = server.json("DELETE", &format!("{HOOK}/failed/{id}"), "");
+    assert_eq!(discard.status, 204);
+    await_state(&server, "state", &json!("active"));
+    assert!(!reasons().contains("has stopped"));
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("tideline_webhooks_stopped 0"), "{metrics}");
+    for _ in 0..102 {
+        received
+            .recv_timeout(PATIENCE)
+            .expect("the other deliveries follow");
+    }
 }
 
 #[test]
@@ -268,6 +303,12 @@ fn a_receiver_that_is_gone_pauses_its_webhook_until_a_request_resumes_it() {
     assert_eq!(hook["failed"], 0, "the delivery is still due");
     let metrics = server.get("/metrics").text();
     assert!(metrics.contains("tideline_webhooks_paused 1"), "{metrics}");
+    let ready = server.get("/ready").expect(200);
+    let reasons = ready["reasons"].to_string();
+    assert!(
+        reasons.contains("shop") && reasons.contains("is paused"),
+        "{reasons}"
+    );
     assert!(received.try_recv().is_err(), "nothing is sent during the pause");
 
     // The same delivery is sent again; the receiver still responds with 410.

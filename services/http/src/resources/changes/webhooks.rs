@@ -96,10 +96,21 @@ async fn put(
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(settings): JsonBody<WebhookSettings>,
 ) -> Result<Json<WebhookDetail>> {
+    // The stream can have been replaced while the body of the request arrived.
+    app.check_stream(&stream, false)?;
+    let secret = match settings.secret {
+        Some(_) => "new",
+        None => "unchanged",
+    };
     let webhook = change(&app, move |streams| {
         streams.put_webhook(&stream, &webhook, &settings)
     })
     .await?;
+    // The path of the address can hold a secret. The response does not contain it either.
+    app.note_detail(format!(
+        "url: {}; batch: {}; hold: {}; secret: {secret}",
+        webhook.url, webhook.batch, webhook.hold
+    ));
     Ok(Json(WebhookDetail {
         webhook,
         request_id: id.into(),
@@ -218,6 +229,8 @@ async fn replay(
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(request): JsonBody<ReplayWebhook>,
 ) -> Result<Json<ReplayReport>> {
+    // The stream can have been replaced while the body of the request arrived.
+    app.check_stream(&stream, false)?;
     let report = |delivered, failed| {
         Json(ReplayReport {
             delivered,

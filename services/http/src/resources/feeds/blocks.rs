@@ -11,6 +11,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::PrincipalQuery;
 use super::members::UserPath;
 use super::pages::check_user;
 use crate::app::App;
@@ -73,14 +74,16 @@ async fn list(
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "block_sender",
-    params(BlockPath),
+    params(BlockPath, PrincipalQuery),
     responses((status = 200, description = "The sender is blocked", body = BlockDetail), Failures)
 )]
 async fn block(
     app: Grant,
     id: RequestId,
     Path(BlockPath { table, user, sender }): Path<BlockPath>,
+    Query(query): Query<PrincipalQuery>,
 ) -> Result<JsonResponse<BlockDetail>> {
+    check_user(&user, query.principal.as_deref())?;
     let sender = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         blocks::block(engine, &table, &user, &sender)?;
@@ -98,10 +101,15 @@ async fn block(
 #[utoipa::path(
     security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/users/{user}/blocks/{sender}", tag = "feeds", operation_id = "unblock_sender",
-    params(BlockPath),
+    params(BlockPath, PrincipalQuery),
     responses((status = 204, description = "The sender is not blocked"), Failures)
 )]
-async fn unblock(app: Grant, Path(BlockPath { table, user, sender }): Path<BlockPath>) -> Result<StatusCode> {
+async fn unblock(
+    app: Grant,
+    Path(BlockPath { table, user, sender }): Path<BlockPath>,
+    Query(query): Query<PrincipalQuery>,
+) -> Result<StatusCode> {
+    check_user(&user, query.principal.as_deref())?;
     app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         Ok(blocks::unblock(engine, &table, &user, &sender)?)

@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::pages::{self, Messages, check_user};
-use super::{FeedPath, check_model, raw};
+use super::{FeedPath, PrincipalQuery, check_model, raw};
 use crate::app::{App, Waiting};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
@@ -103,11 +103,12 @@ async fn list(
 /// Add a member to a feed
 ///
 /// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations
-/// of the user. Repeating the request is safe, and completes a request that was interrupted.
+/// of the user. Repeating the request is safe, and completes a request that was interrupted, for example because the
+/// client has disconnected. An inbox has no members.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "join_feed",
-    params(MemberPath),
+    params(MemberPath, PrincipalQuery),
     request_body = JoinFeed,
     responses((status = 200, description = "The member", body = MemberDetail), Failures)
 )]
@@ -115,6 +116,7 @@ async fn join(
     app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Query(PrincipalQuery { .. }): Query<PrincipalQuery>,
     Json(JoinFeed { history }): Json<JoinFeed>,
 ) -> Result<JsonResponse<MemberDetail>> {
     let visible_from = match history.unwrap_or(History::None) {
@@ -122,12 +124,14 @@ async fn join(
         History::All => Some(i64::MIN),
         History::Since(time) => Some(time.resolve(app.engine.now()).nanos()),
     };
+    // The inbox of an interrupted request is complete, because its readers read the history from the feed.
     let cancel = tideline_query::Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
+    let service = app.clone();
     let member = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = FeedName::parse(&feed);
-        let is_stopped = || cancel.is_cancelled();
+        let is_stopped = || service.is_draining() || cancel.is_cancelled();
         Ok(members::join(
             engine,
             &table,
@@ -148,10 +152,14 @@ async fn join(
 #[utoipa::path(
     security(("token" = ["write"])),
     delete, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "leave_feed",
-    params(MemberPath),
+    params(MemberPath, PrincipalQuery),
     responses((status = 204, description = "The user is not a member"), Failures)
 )]
-async fn leave(app: Grant, Path(MemberPath { table, feed, user }): Path<MemberPath>) -> Result<StatusCode> {
+async fn leave(
+    app: Grant,
+    Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Query(PrincipalQuery { .. }): Query<PrincipalQuery>,
+) -> Result<StatusCode> {
     let cancel = tideline_query::Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
     app.change(move |engine| {
@@ -168,7 +176,7 @@ async fn leave(app: Grant, Path(MemberPath { table, feed, user }): Path<MemberPa
 #[utoipa::path(
     security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "change_member",
-    params(MemberPath),
+    params(MemberPath, PrincipalQuery),
     request_body = ChangeMember,
     responses((status = 200, description = "The member", body = MemberDetail), Failures)
 )]
@@ -176,8 +184,10 @@ async fn change(
     app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
+    Query(query): Query<PrincipalQuery>,
     Json(ChangeMember { muted }): Json<ChangeMember>,
 ) -> Result<JsonResponse<MemberDetail>> {
+    check_user(&user, query.principal.as_deref())?;
     let member = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
@@ -256,11 +266,11 @@ async fn conversations(
 /// Set a cursor of a user in a feed
 ///
 /// Without `device`, the messages up to the sequence number count as read. With `device`, the cursor is kept for the
-/// device.
+/// device. With `rewind`, the cursor can be set back, so that later messages are unread again.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/users/{user}/cursors/{feed}", tag = "feeds", operation_id = "set_cursor",
-    params(MemberPath),
+    params(MemberPath, PrincipalQuery),
     request_body = SetCursor,
     responses((status = 200, description = "The cursor", body = CursorSet), Failures)
 )]
@@ -268,14 +278,17 @@ async fn set_cursor(
     app: Grant,
     id: RequestId,
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
-    Json(SetCursor { sequence, device }): Json<SetCursor>,
+    Query(query): Query<PrincipalQuery>,
+    Json(request): Json<SetCursor>,
 ) -> Result<JsonResponse<CursorSet>> {
+    check_user(&user, query.principal.as_deref())?;
     let cursor = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
-        let change = MemberChange::Cursor {
-            device: device.as_deref(),
-            sequence: sequence.0,
+        let (device, sequence) = (request.device.as_deref(), request.sequence.0);
+        let change = match request.rewind {
+            false => MemberChange::Cursor { device, sequence },
+            true => MemberChange::Rewind { device, sequence },
         };
         Ok(members::change_member(engine, &table, feed, &user, change)?)
     });

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Json as JsonResponse;
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
 use axum::response::Response;
 use serde::Deserialize;
 use tideline_connections::ReceivedBody;
@@ -20,7 +21,7 @@ use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::read::{self as reading, ReadTerms};
 use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
-use tideline_message_feed::viewer::readable_feed;
+use tideline_message_feed::viewer::{check_writable, readable_feed};
 use tideline_openapi::ErrorBody;
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
@@ -92,6 +93,23 @@ impl WriteQuery {
     }
 }
 
+/// Absence of the header `Idempotency-Key`. Writes of messages do not have it, and a client that sends it would expect
+/// that a repeated request changes nothing.
+struct NoIdempotencyKey;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        match parts.headers.contains_key("idempotency-key") {
+            false => Ok(Self),
+            true => Err(Failure::invalid(
+                "header Idempotency-Key: writes of messages do not have it; omit it, and give new messages an `id`",
+            )),
+        }
+    }
+}
+
 /// Send messages
 ///
 /// Writes messages to a feed, and creates the feed if it does not exist. All messages of a request are written, or
@@ -117,6 +135,7 @@ impl WriteQuery {
 async fn send(
     app: Grant,
     id: RequestId,
+    _: NoIdempotencyKey,
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<WriteQuery>,
     request: Request,
@@ -190,11 +209,16 @@ impl Sending {
     }
 
     fn reads_nothing(&self) -> bool {
-        send::reads_nothing(&self.engine, &self.table, &self.feed, &self.messages)
+        // The type of a feed with an id is read from storage, to determine whether the feed is an inbox.
+        let has_check = matches!(self.feed, FeedName::Id(_))
+            && self.query.principal.is_some()
+            && self.table.feed().inboxes.is_some();
+        !has_check && send::reads_nothing(&self.engine, &self.table, &self.feed, &self.messages)
     }
 
     fn begin(self) -> Result<BegunSending> {
         let terms = self.query.terms();
+        check_writable(&self.engine, &self.table, &self.feed, terms.principal)?;
         let begun = send::begin(&self.engine, &self.table, &self.feed, &self.messages, &terms)?;
         Ok(BegunSending {
             sending: self,
@@ -383,6 +407,7 @@ async fn read(
 async fn edit(
     app: Grant,
     id: RequestId,
+    _: NoIdempotencyKey,
     Path(path): Path<MessagePath>,
     Query(query): Query<WriteQuery>,
     Json(request): Json<EditMessage>,
@@ -408,6 +433,7 @@ async fn edit(
 async fn recall(
     app: Grant,
     id: RequestId,
+    _: NoIdempotencyKey,
     Path(path): Path<MessagePath>,
     Query(query): Query<MessageEventQuery>,
 ) -> Result<JsonResponse<MessageChanged>> {
@@ -431,6 +457,7 @@ async fn recall(
 async fn delete(
     app: Grant,
     id: RequestId,
+    _: NoIdempotencyKey,
     Path(path): Path<MessagePath>,
     Query(query): Query<MessageEventQuery>,
 ) -> Result<JsonResponse<MessageChanged>> {
@@ -459,6 +486,7 @@ async fn delete(
 async fn add(
     app: Grant,
     id: RequestId,
+    _: NoIdempotencyKey,
     Path(MessagePath {
         table,
         feed,

@@ -72,13 +72,17 @@ async fn runtime_info(app: Grant, PrometheusTable(table): PrometheusTable) -> Re
     let started = app.started.to_rfc3339();
     let server_time = app.engine.clock().now().to_rfc3339();
     let retention = app.engine.table(&table)?.spec().policy.retention;
+    // A tenant has no use for the names of the machine.
+    let shows_machine = app.access.principal().scope().is_everything();
+    let shown = move |text: String| if shows_machine { text } else { String::new() };
     let info = blocking(move || {
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(RuntimeInfo {
             start_time: started.clone(),
-            cwd: std::env::current_dir().map_or_else(|_| String::new(), |cwd| cwd.display().to_string()),
-            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            cwd: std::env::current_dir()
+                .map_or_else(|_| String::new(), |cwd| shown(cwd.display().to_string())),
+            hostname: shown(rustix::system::uname().nodename().to_string_lossy().into_owned()),
             server_time,
             reload_config_success: true,
             last_config_time: started,

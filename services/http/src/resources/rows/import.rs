@@ -172,6 +172,7 @@ pub(super) async fn import(
             omitted,
             stopped: imported.stopped.map(|error| error.to_string()),
             retryable,
+            position: imported.position.map(|position| position.0.to_string()),
             request_id: id.into(),
         };
         serde_json::to_writer(&mut lines, &end).map_err(Failure::invalid)?;
@@ -182,7 +183,7 @@ pub(super) async fn import(
 }
 
 fn import_example() -> &'static str {
-    "{\"index\":1,\"status\":\"refused\",\"reason\":\"column \\\"total\\\" has the type decimal; found the text \\\"much\\\"\"}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":1,\"omitted\":0,\"stopped\":null,\"retryable\":false,\"request_id\":\"01jd3k5w8v-000002a1\"}\n"
+    "{\"index\":1,\"status\":\"refused\",\"reason\":\"column \\\"total\\\" has the type decimal; found the text \\\"much\\\"\"}\n{\"written\":1,\"condition_failed\":0,\"not_applied\":0,\"refused\":1,\"omitted\":0,\"stopped\":null,\"retryable\":false,\"position\":\"4711\",\"request_id\":\"01jd3k5w8v-000002a1\"}\n"
 }
 
 fn settings(request: &Request, query: &ImportQuery) -> Result<(FileFormat, ImportSettings)> {

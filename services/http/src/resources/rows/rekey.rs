@@ -22,11 +22,17 @@ use crate::resources::{Failures, WideTablePath};
 /// Copy rows into a table with another key
 ///
 /// Starts the job `rekey`. Columns are matched by their names: a key column of one table can be a column outside the
-/// key of the other table. Every row is written as an update with the timestamps of the source. A repeated copy changes
-/// nothing, and newer values in the target stay; after an interruption, send the request again. Rows that the target
-/// cannot hold are counted, and the outcome of the job shows the first of them. The source stays unchanged; rows that
-/// clients write into it during the copy may be missing in the target, so write into both tables, or send the request
-/// again when all clients write into the target only.
+/// key of the other table. Every row is written as an update with the timestamps of the source, if the source row has
+/// not changed since it was read; otherwise it is read again. Newer values in the target stay. Rows that the target
+/// cannot hold are counted, and the outcome of the job shows the first of them. The source stays unchanged.
+///
+/// Rows that clients write into the source during the copy may be missing in the target. Therefore clients must write
+/// into both tables: first into the source, then into the target. Rows and columns that they delete in this order stay
+/// deleted. Copy only as long as clients write into both tables. A later copy brings back the rows and columns that
+/// clients have deleted in the target only, and columns that a `put` into the target has removed.
+///
+/// After an interruption of the copy, also by the end of the process, the job is `cancelled` and the copied rows stay.
+/// Send the request again: it copies all rows from the first one, and a row that was copied before stays as it is.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
@@ -45,6 +51,7 @@ pub(super) async fn rekey(
     Path(WideTablePath { table }): Path<WideTablePath>,
     Json(RekeyRows { into, merge, wait }): Json<RekeyRows>,
 ) -> Result<(StatusCode, JsonResponse<JobDetail>)> {
+    app.note_detail(format!("into: {into}; merge: {merge}"));
     let permit = app.permit(&app.requested_jobs).await?;
     let (running, begun) = (app.clone(), app.clone());
     let begin = move || {
@@ -77,6 +84,9 @@ fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
         Err(error) => return job.end(JobEnding::Failed(error.to_string())),
     };
     let mut text = format!("{} of {} rows copied", progress.written, progress.read);
+    if progress.deleted > 0 {
+        text = format!("{text}, {} deleted meanwhile", progress.deleted);
+    }
     if let Some(first) = &progress.first_refusal {
         text = format!("{text}, {} refused, the first: {first}", progress.refused);
     }
