@@ -16,6 +16,7 @@ mod tls;
 mod unix;
 
 use crate::error::{CliError, Refusal, Result};
+pub use profile::bytes;
 pub(crate) use profile::{ConnectionArguments, TableArguments, duration};
 
 /// Longest time to establish a connection.
@@ -273,14 +274,12 @@ impl Client {
     }
 
     /// Requests a page of rows.
-    pub(crate) fn page(&self, path: &str, accept: &str, body: &Value) -> Result<RowPage> {
+    pub(crate) fn page(&self, path: &str, accept: &str, body: &str) -> Result<RowPage> {
         let request = self.signed(self.agent.post(self.url(path)));
         let request = request
             .header("content-type", "application/json")
             .header("accept", accept);
-        let response = request
-            .send(body.to_string())
-            .map_err(|error| self.unreachable(&error))?;
+        let response = request.send(body).map_err(|error| self.unreachable(&error))?;
         if !response.status().is_success() {
             return Err(self.refusal(&self.read(response, REFUSAL_BYTES_MAX)?));
         }
@@ -374,6 +373,7 @@ impl Client {
             retryable: body["retryable"] == true,
             field: text("field"),
             request_id: text("request_id"),
+            is_of_rows: false,
         }))
     }
 

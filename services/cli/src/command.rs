@@ -32,7 +32,7 @@ use crate::commands::{
     attributes, audit, changes, delete, explain, export, facets, feed, find, jobs, latest, names, promql,
     queries, query, ready, rows, searches, sql, tables, tenant, token, top, watch,
 };
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::write::{self, WriteArguments};
 
 /// Command that uses a running server over HTTP. A binary adds it as a flattened subcommand to its own
@@ -132,7 +132,7 @@ impl ClientCommand {
             Command::Fields(arguments) => names::fields(arguments),
             Command::Latest(arguments) => latest::run(arguments),
             Command::Tables(command) => tables::run(command),
-            Command::Rows(command) => rows::run(command),
+            Command::Rows(command) => rows::run(command).map_err(CliError::of_rows),
             Command::Feed(command) => feed::run(command),
             Command::Changes(command) => changes::run(command),
             Command::Jobs(command) => jobs::run(command),

@@ -1,9 +1,12 @@
 //! Conditions on the command line, and their conversion to JSON trees of the API.
 //!
 //! [`tideline_condition::command_line`] parses the short syntax. A JSON tree is passed to the server unchanged,
-//! because the server may support operators that this build does not.
+//! because the server may support operators that this build does not. Conditions on rows are JSON text, because numbers
+//! of [`Value`] do not keep all digits of decimals.
 
 use clap::Args;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tideline_condition::{Domain, command_line};
 use tideline_openapi::plain;
@@ -53,6 +56,18 @@ pub(crate) fn joined(mut all: Vec<Value>) -> Option<Value> {
     }
 }
 
+/// Joins conditions in JSON text with `and`. Returns `None` without conditions.
+pub(crate) fn joined_text(mut all: Vec<Box<RawValue>>) -> Option<Box<RawValue>> {
+    match all.len() {
+        0 => None,
+        1 => all.pop(),
+        _ => {
+            let all: Vec<&str> = all.iter().map(|tree| tree.get()).collect();
+            RawValue::from_string(format!("{{\"and\":[{}]}}", all.join(","))).ok()
+        }
+    }
+}
+
 /// Parses one condition of a domain.
 pub(crate) fn parse(domain: Domain, text: &str) -> Result<Value> {
     if text.trim_start().starts_with('{') {
@@ -62,8 +77,18 @@ pub(crate) fn parse(domain: Domain, text: &str) -> Result<Value> {
     serde_json::to_value(&condition).map_err(|error| CliError::usage(error.to_string()))
 }
 
+/// Parses one condition on rows. The numbers of the JSON text have all digits of `text`.
+pub(crate) fn parse_rows(text: &str) -> Result<Box<RawValue>> {
+    if text.trim_start().starts_with('{') {
+        return json_tree(text);
+    }
+    let condition =
+        command_line::parse(Domain::Rows, text).map_err(|error| CliError::usage(error.to_string()))?;
+    to_raw_value(&condition).map_err(|error| CliError::usage(error.to_string()))
+}
+
 /// Parses a condition in JSON.
-fn json_tree(text: &str) -> Result<Value> {
+fn json_tree<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| {
         let reason = plain::syntax(text.as_bytes(), &error);
         CliError::usage(format!("the condition {text} is not valid JSON: {reason}"))
@@ -103,6 +128,37 @@ mod tests {
         ] {
             assert_eq!(parse(domain, text).expect(text), tree, "{text}");
         }
+    }
+
+    #[test]
+    fn conditions_on_rows_keep_all_digits() {
+        for (text, tree) in [
+            (
+                "total<=1234567890123456.76",
+                r#"{"column":"total","lte":1234567890123456.76}"#,
+            ),
+            (
+                "total=18446744073709551616",
+                r#"{"column":"total","equals":18446744073709551616}"#,
+            ),
+            (
+                "n=18446744073709551615",
+                r#"{"column":"n","equals":18446744073709551615}"#,
+            ),
+            (
+                r#"{"column":"total","in":[1234567890123456.76]}"#,
+                r#"{"column":"total","in":[1234567890123456.76]}"#,
+            ),
+        ] {
+            assert_eq!(parse_rows(text).expect(text).get(), tree, "{text}");
+        }
+        let both = ["a=1", "b=2"].map(|text| parse_rows(text).expect(text));
+        assert_eq!(
+            joined_text(both.into()).expect("two conditions").get(),
+            r#"{"and":[{"column":"a","equals":1},{"column":"b","equals":2}]}"#
+        );
+        assert_eq!(parse_rows("total").expect_err("no operator").exit_status(), 2);
+        assert_eq!(parse_rows("{").expect_err("no JSON").exit_status(), 2);
     }
 
     #[test]

@@ -62,6 +62,20 @@ pub enum CliError {
     Incomplete(String),
 }
 
+/// Phrases of messages about members of requests for rows, and the options of the commands for rows that set these
+/// members.
+const OPTIONS: [(&str, &str); 6] = [
+    (
+        " in `prefix` or `range`, or set ",
+        " by NAME=VALUE or bounds, or set ",
+    ),
+    ("set `allow_scan` to true", "use --allow-scan"),
+    ("set `allow_all` to true", "use --all"),
+    (" by `index`, with ", " by --index, with "),
+    (" in `prefix` (the index", " as NAME=VALUE (the index"),
+    (" in `range` (the index", " in bounds (the index"),
+];
+
 /// Error response of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Refusal {
@@ -73,11 +87,19 @@ pub struct Refusal {
     /// Invalid part of the request, if the response contains it.
     pub(crate) field: Option<String>,
     pub(crate) request_id: Option<String>,
+    /// True if the request was sent by a command for rows. The text of the error then names its options.
+    pub(crate) is_of_rows: bool,
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.message)?;
+        let mut message = self.message.clone();
+        if self.is_of_rows {
+            for (member, option) in OPTIONS {
+                message = message.replace(member, option);
+            }
+        }
+        write!(f, "{message}")?;
         if let Some(field) = &self.field {
             write!(f, "\n  field    {field}")?;
         }
@@ -90,6 +112,15 @@ impl std::fmt::Display for Refusal {
 }
 
 impl CliError {
+    /// Returns the error of a command for rows, whose text names the options of the command instead of the members of
+    /// the request.
+    pub(crate) fn of_rows(mut self) -> Self {
+        if let Self::Refused(refusal) = &mut self {
+            refusal.is_of_rows = true;
+        }
+        self
+    }
+
     /// Returns the exit status of the process: 2 for usage errors, 1 for all others.
     pub const fn exit_status(&self) -> u8 {
         match self {
@@ -151,4 +182,26 @@ impl CliError {
 /// Returns an error as JSON for programs, with the members that all errors have.
 pub fn json(code: &str, message: &str, retryable: bool) -> Value {
     json!({"error": {"code": code, "message": message, "retryable": retryable}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_of_commands_for_rows_name_their_options() {
+        let message = "give \"id\" in `prefix` or `range`, or set `allow_scan` to true";
+        let error = CliError::Refused(Box::new(Refusal {
+            status: 400,
+            code: "invalid".to_owned(),
+            message: message.to_owned(),
+            ..Refusal::default()
+        }));
+        assert!(error.to_string().starts_with(message), "{error}");
+        let error = error.of_rows();
+        let text = "give \"id\" by NAME=VALUE or bounds, or use --allow-scan\n";
+        assert!(error.to_string().starts_with(text), "{error}");
+        // Programs get the message of the server.
+        assert_eq!(error.to_json()["error"]["message"], message);
+    }
 }

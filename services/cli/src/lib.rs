@@ -8,7 +8,7 @@
 //! | `command` | [`ClientCommand`]: the commands, to be added to a binary's command line |
 //! | [`commands`] | one module per command |
 //! | `write` | `tideline write`: sends files to a server |
-//! | `client` | HTTP client, profiles, TLS |
+//! | `client` | HTTP client, profiles, TLS; [`bytes`], which parses sizes |
 //! | `events` | server-sent events of watches |
 //! | `condition` | conditions on the command line |
 //! | [`output`] | tables and charts for terminals, JSON for programs |
@@ -25,5 +25,6 @@ pub mod output;
 pub mod usage;
 mod write;
 
+pub use client::bytes;
 pub use command::ClientCommand;
 pub use error::{CliError, Result};

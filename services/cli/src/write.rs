@@ -36,7 +36,7 @@ mod resume;
 pub(crate) mod rows;
 mod sender;
 
-use crate::client::{Client, TableArguments, duration};
+use crate::client::{Client, TableArguments, bytes, duration};
 use crate::error::{CliError, Result};
 use crate::output;
 use concurrency::ConcurrencyLimit;
@@ -307,20 +307,7 @@ fn new_run() -> String {
 }
 
 fn batch_bytes(text: &str) -> std::result::Result<usize, String> {
-    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let unit = match unit {
-        "" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        _ => 0,
-    };
-    let bytes = digits
-        .parse::<usize>()
-        .ok()
-        .and_then(|digits| digits.checked_mul(unit));
+    let bytes = bytes(text).ok().and_then(|bytes| usize::try_from(bytes).ok());
     bytes
         .filter(|bytes| (1 << 10..=16 << 20).contains(bytes))
         .ok_or_else(|| "expected a size from 1KiB to 16MiB, such as 512KiB".to_owned())

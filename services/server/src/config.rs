@@ -24,6 +24,7 @@ mod secret;
 mod slot;
 mod sources;
 mod tls;
+mod token_file;
 
 pub use cluster::{ClusterConfig, StorageEngine};
 pub use describe::reference;
@@ -33,6 +34,7 @@ pub use secret::Secret;
 pub use slot::LogFormat;
 pub use sources::{Origin, Problem, Sources};
 pub use tls::{ClearText, TlsConfig};
+pub use token_file::TokenFile;
 
 use crate::error::{Result, ServerError};
 use sources::Given;
@@ -50,6 +52,8 @@ pub struct Config {
     pub insecure_public: bool,
     /// Token that clients must send, if any.
     pub token: Option<Secret>,
+    /// File from which the token was read, if it was.
+    pub token_file: Option<TokenFile>,
     /// Format of log lines.
     pub log_format: LogFormat,
     /// `tracing` filter of log lines.
@@ -145,6 +149,7 @@ impl Default for Config {
             data_dir: PathBuf::from("./tideline-data"),
             insecure_public: false,
             token: None,
+            token_file: None,
             log_format: LogFormat::Text,
             log_filter: "info".to_owned(),
             engine_kind: StorageEngine::default(),
@@ -179,8 +184,10 @@ impl Config {
             ..self.engine.clone()
         };
         settings.store.head = self.head_budget();
-        let half = crate::memory::MemoryLimit::of_process().bytes / 2;
-        settings.tables.identity_bytes_max = self.identity_bytes_max.unwrap_or(half);
+        let memory = crate::memory::MemoryLimit::of_process().bytes;
+        let tables = &mut settings.tables;
+        tables.identity_bytes_max = self.identity_bytes_max.unwrap_or(memory / 2);
+        tables.saved_search_bytes_max = tables.saved_search_bytes_max.min(memory / 32);
         settings.store.log.tail_bytes_max = self.recent_bytes_max();
         settings.rows.dictionary_bytes = self.dictionary_bytes();
         settings
@@ -238,7 +245,10 @@ impl Config {
             jwt: self.jwt.settings(),
             tls: self.tls.settings(),
             servers_ca_file: self.cluster.servers_ca_file.clone(),
-            warnings: self.clear_text_warning().into_iter().collect(),
+            warnings: [self.clear_text_warning(), self.writable_token_file_warning()]
+                .into_iter()
+                .flatten()
+                .collect(),
             changes,
             ..self.http.clone()
         }
@@ -319,10 +329,16 @@ impl Config {
                 self.listen
             )
         });
-        [open, off, self.clear_text_warning()]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            open,
+            off,
+            self.clear_text_warning(),
+            self.writable_token_file_warning(),
+            self.readable_token_file_warning(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -333,7 +349,8 @@ impl Resolved {
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
     /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists or
-    /// archive options without effect, and too little memory.
+    /// archive options without effect, and too little memory. It then also contains a file of the token that other users
+    /// can write.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
@@ -341,17 +358,26 @@ impl Resolved {
             origins: BTreeMap::new(),
         };
         for given in sources.collect(&mut problems) {
-            let Given { key, text, origin } = given;
+            let Given {
+                key,
+                text,
+                origin,
+                file,
+            } = given;
             let read = (key.slot)(&mut resolved.config).read(&text, key.range.clone());
             match read {
                 Ok(()) => {
                     resolved.origins.insert(key.path, origin);
+                    if key.is_secret {
+                        resolved.config.token_file = file;
+                    }
                 }
                 Err(reason) => problems.push(Problem::at(origin, format!("{}: {reason}", key.path))),
             }
         }
         if problems.is_empty() {
             problems.extend(resolved.unsafe_listen());
+            problems.extend(resolved.writable_token_file());
             problems.extend(resolved.contradictory_promotion());
             problems.extend(resolved.unused_archive_options());
             problems.extend(resolved.unusable_cluster());

@@ -1,18 +1,26 @@
 //! Data folder of an installation: its creation, and its age.
 //!
-//! An installation that listens beyond this machine needs TLS. Earlier releases did not require it, so their
-//! installations start with a warning until the next major version. A release with this rule writes a file to each new
-//! data folder before anything else; the folders of earlier releases lack this file.
+//! A rule is a requirement that earlier releases did not have: TLS for an installation that listens beyond this machine,
+//! and a token file that other users cannot write. Installations of releases without a rule start with a warning until
+//! the next major version. A release writes the number of its newest rule to a file in each new data folder, before
+//! anything else; the folders of releases without rules lack this file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// File in each data folder that a release with the rule has created.
+/// Rule that an installation that listens beyond this machine needs TLS.
+pub(crate) const TLS_RULE: u32 = 1;
+/// Rule that other users must not be able to write the token file.
+pub(crate) const TOKEN_FILE_RULE: u32 = 2;
+
+/// File in each data folder that a release with rules has created.
 const MARK: &str = "installation";
-/// Content of the file: the number of the rules, which a later release may raise.
-const RULES: &str = "rules 1\n";
+/// Content of the file: the number of the newest rule, which a later release may raise.
+const RULES: &str = "rules 2\n";
+/// Content of the file of a release with the first rule only.
+const EARLIER_RULES: &str = "rules 1\n";
 /// Files that show that a server has used a data folder: `store` of the embedded engine, `cluster.lock` of a server of
 /// a cluster.
 const EARLIER: [&str; 2] = ["store", "cluster.lock"];
@@ -41,20 +49,32 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if an earlier release made this data folder. A folder that cannot be read counts as such a folder; a
-/// server cannot use it.
-pub(crate) fn is_earlier(folder: &Path) -> bool {
+/// Returns true if a release without this rule made this data folder. A folder that cannot be read counts as such a
+/// folder; a server cannot use it.
+pub(crate) fn is_earlier(folder: &Path, rule: u32) -> bool {
     let exists = |name: &str| folder.join(name).try_exists().unwrap_or(true);
-    EARLIER.into_iter().any(exists) && !folder.join(MARK).try_exists().unwrap_or(false)
+    EARLIER.into_iter().any(exists) && rules_of(folder) < rule
 }
 
-/// Returns a description of the damage if the mark exists but cannot be read, or if its content differs from the
-/// written content.
+/// Returns the number of the newest rule of the release that made a folder; 0 without a mark. A mark that cannot be read,
+/// or that a crash has left empty, counts as a mark of the first release that wrote one.
+fn rules_of(folder: &Path) -> u32 {
+    let path = folder.join(MARK);
+    if !path.try_exists().unwrap_or(false) {
+        return 0;
+    }
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let number = text.trim_end().strip_prefix("rules ");
+    number.and_then(|number| number.parse().ok()).unwrap_or(TLS_RULE)
+}
+
+/// Returns a description of the damage if the mark exists but cannot be read, or if its content differs from what
+/// this release and earlier releases write.
 pub(crate) fn finding(folder: &Path) -> Option<String> {
     let path = folder.join(MARK);
     let read = fs::read_to_string(&path);
     let reason = match read {
-        Ok(text) if text == RULES => return None,
+        Ok(text) if text == RULES || text == EARLIER_RULES => return None,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Ok(_) => format!("expected {RULES:?}"),
         Err(error) => error.to_string(),
@@ -71,17 +91,40 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for name in EARLIER {
             let (new, earlier) = (folder.path().join("new").join(name), folder.path().join(name));
-            assert!(!is_earlier(&new));
+            assert!(!is_earlier(&new, TOKEN_FILE_RULE));
             prepare(&new).expect("a folder");
             fs::create_dir(new.join(name)).expect("a folder");
-            assert!(!is_earlier(&new));
+            assert!(!is_earlier(&new, TOKEN_FILE_RULE));
             prepare(&new).expect("it exists");
-            assert!(!is_earlier(&new));
+            assert!(!is_earlier(&new, TOKEN_FILE_RULE));
 
             fs::create_dir_all(earlier.join(name)).expect("a folder");
-            assert!(is_earlier(&earlier));
+            assert!(is_earlier(&earlier, TLS_RULE));
             prepare(&earlier).expect("it exists");
-            assert!(is_earlier(&earlier), "it stays one");
+            assert!(is_earlier(&earlier, TLS_RULE), "it stays one");
+        }
+    }
+
+    #[test]
+    fn a_folder_has_the_rules_of_the_release_that_made_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        fs::create_dir(folder.join("store")).expect("a folder");
+        for (mark, is_before_tls, is_before_token_file) in [
+            (EARLIER_RULES, false, true),
+            (RULES, false, false),
+            ("rules 3\n", false, false),
+            ("", false, true),
+        ] {
+            fs::write(folder.join(MARK), mark).expect("a mark");
+            assert_eq!(is_earlier(folder, TLS_RULE), is_before_tls, "{mark:?}");
+            assert_eq!(
+                is_earlier(folder, TOKEN_FILE_RULE),
+                is_before_token_file,
+                "{mark:?}"
+            );
+            let is_known = [EARLIER_RULES, RULES].contains(&mark);
+            assert_eq!(finding(folder).is_none(), is_known, "{mark:?}");
         }
     }
 }

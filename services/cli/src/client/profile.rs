@@ -160,6 +160,29 @@ pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
+/// Parses a size: bytes, or a whole number with a unit, such as `10GiB` or `10 GiB`.
+///
+/// # Errors
+///
+/// Fails with the accepted forms if the text is not a size, or if the size is 2⁶⁴ bytes or more.
+pub fn bytes(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_start() {
+        "" | "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        "TiB" => Some(40),
+        _ => None,
+    };
+    let number = number.parse::<u64>().ok();
+    let bytes = number
+        .zip(shift)
+        .and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "write a size such as 10GiB, 64MiB or 1048576".to_owned())
+}
+
 /// Parses a duration argument above zero.
 fn some_time(text: &str) -> std::result::Result<Duration, String> {
     match duration(text)? {
@@ -295,6 +318,24 @@ fn checked(server: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_in_every_unit() {
+        for (text, expected) in [
+            ("0", 0),
+            ("17B", 17),
+            ("4KiB", 4 << 10),
+            ("96MiB", 96 << 20),
+            ("10GiB", 10 << 30),
+            ("10 GiB", 10 << 30),
+            ("2TiB", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "GiB", "-1", "1.5GiB", "1GB", "1 2", "20000000TiB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_are_checked() {

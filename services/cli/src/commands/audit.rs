@@ -5,7 +5,8 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::client::ConnectionArguments;
+use crate::client::{Client, ConnectionArguments, duration};
+use crate::commands::selection::confirm;
 use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
@@ -14,7 +15,7 @@ use crate::output::grid::Grid;
 const RETENTION: &str = "/v1/audit/retention";
 
 /// Columns of a list: heading, and column of the audit table.
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 9] = [
     ("time", "time"),
     ("principal", "principal"),
     ("tenant", "tenant"),
@@ -23,6 +24,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("path", "path"),
     ("status", "status"),
     ("requests", "count"),
+    ("detail", "detail"),
 ];
 
 /// Subcommands of `audit`.
@@ -66,6 +68,9 @@ pub(crate) struct ListArguments {
 pub(crate) struct RetentionArguments {
     /// New time, such as 90d; at least 1d [default: only show it]
     retention: Option<String>,
+    /// Set a shorter time, which deletes older records, without confirmation
+    #[arg(long, short, requires = "retention")]
+    yes: bool,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
@@ -94,7 +99,7 @@ fn statement(arguments: &ListArguments) -> (String, Vec<Value>) {
         }
     }
     let statement = format!(
-        "SELECT time, kind, principal, tenant, client, method, path, status, count, request_id \
+        "SELECT time, kind, principal, tenant, client, method, path, status, count, request_id, detail \
          FROM \"tideline-audit\" WHERE {} ORDER BY time DESC LIMIT {}",
         conditions.join(" AND "),
         arguments.limit
@@ -120,12 +125,30 @@ fn list(arguments: &ListArguments) -> Result<()> {
 fn retention(arguments: &RetentionArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let text = match &arguments.retention {
-        Some(retention) => client.put(RETENTION, &json!({"retention": retention}))?,
+        Some(retention) => {
+            if !arguments.yes {
+                confirm_shorter(&client, retention)?;
+            }
+            client.put(RETENTION, &json!({"retention": retention}))?
+        }
         None => client.get(RETENTION)?,
     };
     match arguments.connection.json {
         true => output::print(&text),
         false => output::print(&output::member(&client.parse(&text)?, "retention")),
+    }
+}
+
+/// Requests a confirmation if the new time is shorter than the current one, because older records are then deleted.
+fn confirm_shorter(client: &Client, retention: &str) -> Result<()> {
+    let current = output::member(&client.parse(&client.get(RETENTION)?)?, "retention");
+    // The server refuses a text that is not a duration.
+    match (duration(retention), duration(&current)) {
+        (Ok(new), Ok(old)) if new < old => confirm(&format!(
+            "This deletes the audit records on {} that are older than {retention}; they are kept for {current} now.",
+            client.base()
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -148,6 +171,7 @@ mod tests {
             panic!("a list")
         };
         let (statement, parameters) = statement(&arguments);
+        assert!(statement.contains(", detail FROM"), "{statement}");
         assert!(
             statement.ends_with("WHERE time >= ? AND principal = ? ORDER BY time DESC LIMIT 5"),
             "{statement}"

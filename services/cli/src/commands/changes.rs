@@ -1,4 +1,4 @@
-//! `tideline changes`: manages change streams and their consumer groups, and reads their records.
+//! `tideline changes`: manages change streams and their consumer groups, reads their records, and lists webhooks.
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,7 +18,7 @@ use crate::output;
 use crate::output::grid::Grid;
 
 /// Kinds of changes, as `--kind` accepts them.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "points",
     "points_deleted",
     "timeline",
@@ -27,6 +27,7 @@ const KINDS: [&str; 8] = [
     "message",
     "search",
     "metric",
+    "table",
 ];
 
 /// Subcommands of `changes`.
@@ -65,6 +66,8 @@ Examples:
     Group(GroupSettingsArguments),
     /// Delete a consumer group
     DeleteGroup(GroupArguments),
+    /// List the webhooks of a change stream with their state
+    Webhooks(StreamArguments),
     /// Confirm the changes of a partition before a cursor
     #[command(after_help = "\
 Example:
@@ -177,6 +180,7 @@ pub(crate) fn run(command: &ChangesCommand) -> Result<()> {
             "consumer group",
             &arguments.group,
         ),
+        ChangesCommand::Webhooks(arguments) => webhooks(arguments),
         ChangesCommand::Confirm(arguments) => confirm(arguments),
     }
 }
@@ -209,6 +213,10 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
         ]);
     }
     output::print(&grid.render())?;
+    // A token with a scope does not see these figures.
+    if response["kept_bytes"].is_null() {
+        return Ok(());
+    }
     let bytes = |name: &str| output::bytes(response[name].as_u64().unwrap_or_default());
     output::print(&format!(
         "\n{} of at most {} kept only for change streams",
@@ -293,15 +301,37 @@ fn group(arguments: &GroupSettingsArguments) -> Result<()> {
 
 /// Formats groups as a table with a line per partition.
 fn checkpoints<'a>(groups: impl IntoIterator<Item = &'a Value>) -> String {
-    let mut grid = Grid::new(["group", "hold", "partition", "cursor", "time", "behind"]);
+    let mut grid = Grid::new(["group", "hold", "partition", "cursor", "time", "behind", "lag"]);
     for group in groups {
         for checkpoint in group["checkpoints"].as_array().into_iter().flatten() {
             let mut row = vec![output::member(group, "name"), output::member(group, "hold")];
             row.extend(
-                ["partition", "cursor", "time", "behind"].map(|name| output::member(checkpoint, name)),
+                ["partition", "cursor", "time", "behind", "lag"].map(|name| output::member(checkpoint, name)),
             );
             grid.row(row);
         }
+    }
+    grid.render()
+}
+
+fn webhooks(arguments: &StreamArguments) -> Result<()> {
+    let client = arguments.connection.client()?;
+    let text = client.get(&arguments.path("/webhooks"))?;
+    match arguments.connection.json {
+        true => output::print(&text),
+        false => output::print(&deliveries(&client.parse(&text)?)),
+    }
+}
+
+/// Formats the webhooks in a response as a table. `error` has the result of the last request, if it failed.
+fn deliveries(response: &Value) -> String {
+    let mut grid = Grid::new(["webhook", "url", "state", "failed", "cursor", "time", "error"]);
+    for webhook in response["webhooks"].as_array().into_iter().flatten() {
+        grid.row(
+            ["name", "url", "state", "failed", "cursor", "time", "error"]
+                .map(|name| output::member(webhook, name))
+                .to_vec(),
+        );
     }
     grid.render()
 }
@@ -340,12 +370,25 @@ mod tests {
     #[test]
     fn checkpoints_have_a_line_per_partition() {
         let group = json!({"name": "billing", "hold": true, "checkpoints": [
-            {"partition": 0, "cursor": "0-1-0", "time": "t", "behind": true},
-            {"partition": 1, "cursor": "0-2-0", "time": "t", "behind": false}]});
+            {"partition": 0, "cursor": "0-1-0", "time": "t", "behind": true, "lag": 4711},
+            {"partition": 1, "cursor": "0-2-0", "time": "t", "behind": false, "lag": 0}]});
         let text = checkpoints([&group]);
+        assert!(text.contains("4711"), "{text}");
         assert!(text.contains("0-1-0") && text.contains("0-2-0"), "{text}");
         assert_eq!(text.matches("billing").count(), 2, "{text}");
         assert_eq!(names_or(&json!([]), "all"), "all");
         assert_eq!(names_or(&json!(["a", "b"]), "all"), "a, b");
+    }
+
+    #[test]
+    fn webhooks_have_a_line_with_their_state() {
+        let response = json!({"webhooks": [{"name": "shop", "url": "https://hooks.example.com", "state": "stopped",
+            "failed": 100, "cursor": "0-1-0", "time": "t", "error": "status 400"}]});
+        let text = deliveries(&response);
+        for part in ["shop", "stopped", "100", "status 400"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let active = json!({"webhooks": [{"name": "shop", "state": "active", "failed": 0}]});
+        assert!(deliveries(&active).contains("active"));
     }
 }

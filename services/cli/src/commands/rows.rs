@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `shape` | key columns and types of a table, values on the command line |
+//! | `body` | body of a request, with all digits of its numbers |
 //! | `read` | `get`, `scan`, `count`, `explain` |
 //! | `aggregate` | `aggregate` |
 //! | `change` | `put`, `update`, `delete` |
@@ -21,6 +22,7 @@
 
 mod advice;
 mod aggregate;
+pub(super) mod body;
 mod change;
 mod export;
 mod facets;
@@ -29,7 +31,7 @@ pub(super) mod read;
 mod rekey;
 mod search;
 mod search_index;
-pub(super) mod shape;
+pub(crate) mod shape;
 mod statistics;
 mod value;
 mod why;
@@ -37,9 +39,10 @@ mod why;
 use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tideline_condition::Domain;
 
+use self::body::Body;
 use self::shape::TableShape;
 use crate::client::{Client, ConnectionArguments};
 use crate::condition;
@@ -196,20 +199,20 @@ struct RowSelection {
 
 impl RowSelection {
     /// Returns the body of a request. Requests the columns of the table or of the index from the server.
-    fn body(&self, client: &Client) -> Result<Map<String, Value>> {
+    fn body(&self, client: &Client) -> Result<Body> {
         let shape = TableShape::read(client)?;
         let mut body = match &self.index {
-            None => shape.bounds(&self.keys)?,
+            None => Body::from(shape.bounds(&self.keys)?),
             Some(index) => {
-                let mut body = shape.with_index(client, index)?.bounds(&self.keys)?;
+                let mut body = Body::from(shape.with_index(client, index)?.bounds(&self.keys)?);
                 body.insert("index".into(), index.as_str().into());
                 body
             }
         };
         if let Some(tree) = tree(&self.conditions)? {
-            body.insert("where".into(), tree);
+            body.insert_text("where", tree);
         }
-        self.tier.add_to(&mut body);
+        self.tier.add_to(&mut body.members);
         if self.allow_scan {
             body.insert("allow_scan".into(), true.into());
         }
@@ -218,9 +221,9 @@ impl RowSelection {
 }
 
 /// Returns the tree of conditions on rows.
-pub(super) fn tree(conditions: &[String]) -> Result<Option<Value>> {
-    let trees = conditions.iter().map(|text| condition::parse(Domain::Rows, text));
-    Ok(condition::joined(trees.collect::<Result<Vec<Value>>>()?))
+pub(super) fn tree(conditions: &[String]) -> Result<Option<Box<RawValue>>> {
+    let trees = conditions.iter().map(|text| condition::parse_rows(text));
+    Ok(condition::joined_text(trees.collect::<Result<_>>()?))
 }
 
 /// Returns the member `columns` of a request; `None` for all columns.

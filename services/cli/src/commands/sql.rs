@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 
 use clap::Args;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tideline_openapi::row::Members;
 
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &SqlArguments) -> Result<()> {
     let client = arguments.connection.client()?;
     let is_json = arguments.connection.json;
     if let Some(statement) = &arguments.statement {
-        let params: Vec<Value> = arguments.params.iter().map(|text| param(text)).collect();
+        let params: Vec<Box<RawValue>> = arguments.params.iter().map(|text| param(text)).collect();
         return execute(&client, statement, &params, is_json, Shown::All);
     }
     let script = match arguments.file.as_deref() {
@@ -101,9 +102,11 @@ pub(crate) fn run(arguments: &SqlArguments) -> Result<()> {
     Ok(())
 }
 
-/// Parses a parameter as JSON. A text that is not valid JSON becomes a string.
-fn param(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+/// Parses a parameter as JSON, which keeps all digits of numbers. A text that is not valid JSON becomes a string.
+fn param(text: &str) -> Box<RawValue> {
+    let string = || RawValue::from_string(json!(text).to_string());
+    let json = RawValue::from_string(text.to_owned()).or_else(|_| string());
+    json.unwrap_or_default()
 }
 
 fn read_script(from: &mut dyn Read, name: &str) -> Result<String> {
@@ -124,8 +127,19 @@ fn read_script(from: &mut dyn Read, name: &str) -> Result<String> {
 }
 
 /// Runs a statement and prints its result.
-fn execute(client: &Client, statement: &str, params: &[Value], is_json: bool, shown: Shown) -> Result<()> {
-    let body = json!({"statement": statement, "params": params}).to_string();
+fn execute(
+    client: &Client,
+    statement: &str,
+    params: &[Box<RawValue>],
+    is_json: bool,
+    shown: Shown,
+) -> Result<()> {
+    let params: Vec<&str> = params.iter().map(|param| param.get()).collect();
+    let body = format!(
+        "{{\"statement\":{},\"params\":[{}]}}",
+        json!(statement),
+        params.join(",")
+    );
     let (content_type, reader) = client.stream_typed("/v1/sql", NDJSON, &body)?;
     let mut reader = BufReader::new(reader);
     if is_json {
@@ -284,14 +298,15 @@ mod tests {
 
     #[test]
     fn a_parameter_is_json_or_a_text() {
-        for (text, value) in [
-            ("5", json!(5)),
-            ("acme", json!("acme")),
-            ("\"5\"", json!("5")),
-            ("null", Value::Null),
-            ("2026-11-20", json!("2026-11-20")),
+        for (text, json) in [
+            ("5", "5"),
+            ("1234567890123456.76", "1234567890123456.76"),
+            ("acme", "\"acme\""),
+            ("\"5\"", "\"5\""),
+            ("null", "null"),
+            ("2026-11-20", "\"2026-11-20\""),
         ] {
-            assert_eq!(param(text), value, "{text}");
+            assert_eq!(param(text).get(), json, "{text}");
         }
     }
 

@@ -6,7 +6,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::client::{ConnectionArguments, encoded};
+use crate::client::{ConnectionArguments, bytes, encoded};
 use crate::error::Result;
 use crate::output;
 use crate::output::grid::Grid;
@@ -22,7 +22,7 @@ Examples:
   tideline token create --name acme-agents --role writer --tenant acme
 
 Existing budgets that are not given again are removed. Tables are not created.")]
-    Set(SetArguments),
+    Set(Box<SetArguments>),
     /// List tenants, with their budgets and use
     List(ConnectionArguments),
     /// Show a tenant
@@ -53,21 +53,27 @@ pub(crate) struct SetArguments {
     /// Budget of timelines in all tables [default: no limit]
     #[arg(long, value_name = "NUMBER")]
     timelines: Option<u64>,
-    /// Budget of bytes in the hot tier [default: no limit]
-    #[arg(long, value_name = "BYTES")]
+    /// Budget of bytes in the hot tier, such as 10GiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     hot_bytes: Option<u64>,
-    /// Budget of bytes in the cold tier [default: no limit]
-    #[arg(long, value_name = "BYTES")]
+    /// Budget of bytes in the cold tier, such as 100GiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     cold_bytes: Option<u64>,
-    /// Budget of bytes in the archive [default: no limit]
-    #[arg(long, value_name = "BYTES")]
+    /// Budget of bytes in the archive, such as 1TiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     archive_bytes: Option<u64>,
-    /// Budget of bytes of stored data read per second [default: no limit]
-    #[arg(long, value_name = "BYTES")]
+    /// Budget of bytes of stored data read per second, such as 100MiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     bytes_read_per_second: Option<u64>,
-    /// Budget of bytes of memory of all requests at the same time [default: no limit]
-    #[arg(long, value_name = "BYTES")]
+    /// Budget of bytes of memory of all requests at the same time, such as 256MiB [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
+    /// Budget of the number of tables [default: a tenth of tables.count_max]
+    #[arg(long, value_name = "NUMBER")]
+    tables_max: Option<u64>,
+    /// Budget of the number of change streams [default: 10]
+    #[arg(long, value_name = "NUMBER")]
+    change_streams: Option<u64>,
     #[command(flatten)]
     connection: ConnectionArguments,
 }
@@ -111,6 +117,8 @@ fn set(arguments: &SetArguments) -> Result<()> {
         ("archive_bytes", arguments.archive_bytes),
         ("bytes_read_per_second", arguments.bytes_read_per_second),
         ("memory_bytes", arguments.memory_bytes),
+        ("tables", arguments.tables_max),
+        ("change_streams", arguments.change_streams),
     ] {
         if let Some(limit) = limit {
             budgets.insert(name.to_owned(), json!(limit));
@@ -152,6 +160,7 @@ fn list(connection: &ConnectionArguments) -> Result<()> {
             "refused_timelines",
             "refused_queries",
             "refused_memory",
+            "refused_objects",
         ]
         .map(|name| used[name].as_u64().unwrap_or(0));
         let budgets = budgets(tenant).map(|(name, limit)| format!("{name} {limit}"));
@@ -196,10 +205,18 @@ fn described(tenant: &Value) -> String {
             grid.row(vec![name.to_owned(), value]);
         }
     };
-    let used = &tenant["used"];
     line("tenant", output::member(tenant, "name"));
     line("tables", tables(tenant));
     line("default table", output::member(tenant, "default_table"));
+    usage(tenant, &mut line);
+    line("created", output::member(tenant, "created"));
+    line("created by", output::member(tenant, "created_by"));
+    grid.render()
+}
+
+/// Describes the members `budgets` and `used` of a tenant or of the access of a token, one property per line.
+pub(super) fn usage(tenant: &Value, line: &mut dyn FnMut(&str, String)) {
+    let used = &tenant["used"];
     for (name, limit) in budgets(tenant) {
         line(&format!("budget of {name}"), limit.to_string());
     }
@@ -212,14 +229,51 @@ fn described(tenant: &Value) -> String {
         ("bytes in the hot tier", "hot_bytes"),
         ("bytes in the cold tier", "cold_bytes"),
         ("bytes in the archive", "archive_bytes"),
+        ("number of tables", "tables"),
+        ("largest number of tables", "tables_max"),
+        ("number of change streams", "change_streams"),
+        ("largest number of change streams", "change_streams_max"),
         ("refused writes", "refused_points"),
         ("refused new timelines", "refused_timelines"),
         ("refused queries", "refused_queries"),
         ("refused memory", "refused_memory"),
+        ("refused tables and change streams", "refused_objects"),
     ] {
         line(name, output::member(used, member));
     }
-    line("created", output::member(tenant, "created"));
-    line("created by", output::member(tenant, "created_by"));
-    grid.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: TenantCommand,
+    }
+
+    #[test]
+    fn budgets_of_bytes_are_sizes_with_units() {
+        let line = [
+            "tenant",
+            "set",
+            "acme",
+            "--table",
+            "a",
+            "--hot-bytes",
+            "10GiB",
+            "--memory-bytes",
+            "1048576",
+        ];
+        let TenantCommand::Set(arguments) = Line::parse_from(line).command else {
+            panic!("budgets")
+        };
+        assert_eq!(
+            (arguments.hot_bytes, arguments.memory_bytes, arguments.cold_bytes),
+            (Some(10 << 30), Some(1 << 20), None)
+        );
+    }
 }

@@ -13,8 +13,11 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use tideline_condition::{Domain, command_line};
-use tideline_openapi::model::{Role, TableModel};
+use tideline_openapi::TimeInput;
+use tideline_openapi::model::time::parse_duration;
+use tideline_openapi::model::{Role, TableModel, TimeExpression};
 
+use super::tenant;
 use crate::client::{Client, ConnectionArguments, duration, encoded};
 use crate::condition;
 use crate::error::{CliError, Result};
@@ -29,7 +32,7 @@ pub(crate) enum TokenCommand {
 Examples:
   tideline token create --name telegraf --role writer --table fleet --expires 90d
   tideline token create --name grafana --role reader --table 'team-a-*' --model series --out grafana.token
-  tideline token create --name team-x --role reader --where team=x
+  tideline token create --name team-x --role reader --where team=x --expires 2027-12-31
   tideline token create --name root --role admin
 
 A reader reads and searches data. A writer writes and deletes data, and reads nothing. An operator reads, and manages
@@ -73,9 +76,10 @@ pub(crate) struct CreateArguments {
     /// tenants, and name one of them in the header X-Scope-OrgID of each request [default: none]
     #[arg(long = "tenant", value_name = "TENANT")]
     tenants: Vec<String>,
-    /// Time until the token becomes invalid, such as `90d` [default: it does not expire]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    expires: Option<Duration>,
+    /// Time until the token becomes invalid, such as `90d`, or the time at which it becomes invalid: a date in UTC such as
+    /// `2027-12-31`, or RFC 3339 [default: it does not expire]
+    #[arg(long, value_name = "TIME", value_parser = end)]
+    expires: Option<TimeInput>,
     #[command(flatten)]
     secret: SecretArguments,
     #[command(flatten)]
@@ -136,20 +140,24 @@ fn create(arguments: &CreateArguments) -> Result<()> {
     let mut token = Map::from_iter([
         ("name".to_owned(), json!(arguments.name)),
         ("roles".to_owned(), json!(arguments.roles)),
-        ("tables".to_owned(), json!(arguments.tables)),
-        ("models".to_owned(), json!(arguments.models)),
-        ("tenants".to_owned(), json!(arguments.tenants)),
     ]);
+    // The server refuses empty lists, which would restrict nothing.
+    for (name, list) in [
+        ("tables", &arguments.tables),
+        ("models", &arguments.models),
+        ("tenants", &arguments.tenants),
+    ] {
+        if !list.is_empty() {
+            token.insert(name.to_owned(), json!(list));
+        }
+    }
     let conditions = arguments.conditions.iter();
     let conditions = conditions.map(|text| condition::parse(Domain::Timelines, text));
     if let Some(timelines) = condition::joined(conditions.collect::<Result<_>>()?) {
         token.insert("timelines".to_owned(), timelines);
     }
     if let Some(expires) = arguments.expires {
-        token.insert(
-            "expires".to_owned(),
-            json!(format!("now+{}", milliseconds(expires))),
-        );
+        token.insert("expires".to_owned(), json!(expires));
     }
     let client = arguments.connection.client()?;
     // The file is created first: a token that cannot be written would be lost.
@@ -176,6 +184,22 @@ fn rotate(arguments: &RotateArguments) -> Result<()> {
         &arguments.secret,
         arguments.connection.json,
     )
+}
+
+/// Parses the end of a token: a duration from now on, or a time.
+fn end(text: &str) -> std::result::Result<TimeInput, String> {
+    if let Some(nanos) = parse_duration(text) {
+        return Ok(TimeInput(TimeExpression::FromNow(nanos)));
+    }
+    // A number without a unit is refused: it could be meant as a duration.
+    let time = match text.parse::<i64>() {
+        Ok(_) => None,
+        Err(_) => TimeInput::parse(text).ok(),
+    };
+    time.ok_or_else(|| {
+        "write a duration such as 90d, a date such as 2027-12-31, or RFC 3339 such as 2027-12-31T08:00:00Z"
+            .to_owned()
+    })
 }
 
 fn milliseconds(duration: Duration) -> String {
@@ -308,6 +332,7 @@ fn show(connection: &ConnectionArguments, path: &str) -> Result<()> {
     line("roles", list_of(&token["roles"]));
     line("scope", scope(&token));
     line("tenant", output::member(&token, "tenant"));
+    tenant::usage(&token, &mut line);
     for (name, member) in [
         ("created", "created"),
         ("created by", "created_by"),
@@ -357,5 +382,26 @@ fn scope(token: &Value) -> String {
     match list_of(&token["tenants"]) {
         none if none.is_empty() => scope,
         tenants => format!("{scope}, for tenants {tenants}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_ends_after_a_duration_or_at_a_time() {
+        for (text, expected) in [
+            ("90d", json!("now+90d")),
+            ("1h30m", json!("now+1h30m")),
+            ("now+90d", json!("now+90d")),
+            ("2027-01-01", json!("2027-01-01T00:00:00Z")),
+            ("2027-01-01T08:00:00+02:00", json!("2027-01-01T06:00:00Z")),
+        ] {
+            assert_eq!(json!(end(text).expect(text)), expected, "{text}");
+        }
+        for wrong in ["", "90", "2027", "2027-13-01", "tomorrow", "-90"] {
+            assert!(end(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //!    its rows as Arrow streams. Values are not parsed; the server converts them by the types of the table.
 //! 2. Some batches are read ahead and sent in random order, because consecutive batches of a sorted file would all be
 //!    written to one key range of the table.
+//!    The first batch of a file is checked by `times`: integers that are probably seconds get a warning.
 //! 3. Connections send them in parallel under idempotency keys, and retry after random waits.
 //! 4. Acknowledged batches are recorded in the resume file, rows that were not written in the rejects file.
 
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 mod sender;
 mod source;
+mod times;
 
 use self::sender::RowSender;
 pub(super) use self::sender::jitter;
@@ -166,7 +168,7 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<()> {
     };
     let begun = Instant::now();
     let is_shown = !arguments.quiet && !arguments.connection.json;
-    let outcome = transfer(arguments, limits, acknowledged, &sender, is_shown);
+    let outcome = transfer(arguments, &mapping, limits, acknowledged, &sender, is_shown);
     summary(arguments, &client, &counters, begun.elapsed(), &rejects)?;
     outcome?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -243,6 +245,7 @@ fn import_path(client: &Client, mapping: &Map<String, Value>, is_update: bool) -
 /// Reads in this thread and sends in others, until all is sent or the run has failed.
 fn transfer(
     arguments: &ImportArguments,
+    mapping: &Map<String, Value>,
     limits: BatchLimits,
     mut acknowledged: Acknowledged,
     sender: &RowSender<'_>,
@@ -268,8 +271,15 @@ fn transfer(
         let mut fed = Ok(());
         for path in &arguments.paths {
             let ranges = acknowledged.take(&path.to_string_lossy());
+            let mut is_first = true;
+            let mut add = |batch| {
+                if std::mem::take(&mut is_first) {
+                    times::warn(sender.client, &batch, mapping);
+                }
+                shuffle.add(batch)
+            };
             let read = Source::open(path, arguments.format, limits)
-                .and_then(|source| source.feed(ranges, sender.counters, &mut |batch| shuffle.add(batch)));
+                .and_then(|source| source.feed(ranges, sender.counters, &mut add));
             match read {
                 Ok(true) => {}
                 Ok(false) => break,

@@ -105,6 +105,7 @@ fn verify(of: &TargetArguments) -> Result<()> {
     let archive = open(of, scratch.path())?;
     let (mut segments, mut parts, mut files, mut bytes) = (0u64, 0u64, 0, 0);
     let mut found = Verified::default();
+    let mut problems = Vec::new();
     for (_, described) in archive.described(DEFAULT_TARGET).map_err(failed)? {
         segments += 1;
         match described {
@@ -122,6 +123,12 @@ fn verify(of: &TargetArguments) -> Result<()> {
         parts += 1;
         match described {
             Ok(part) => {
+                if part.streamed_values > 0 {
+                    problems.push(format!(
+                        "table {}, part {}: {} streamed values are only in the database that archived their rows",
+                        part.table, part.name, part.streamed_values
+                    ));
+                }
                 files += part.files.len() as u64;
                 bytes += part.files.iter().map(|file| file.bytes).sum::<u64>();
                 let of_part = archive.verify_rows(DEFAULT_TARGET, &key, &part.files);
@@ -137,13 +144,16 @@ fn verify(of: &TargetArguments) -> Result<()> {
     if of.json {
         let response = json!({
             "target": of.target, "is_sound": found.is_sound() && !is_empty, "segments": segments, "parts": parts, "files": files, "bytes": bytes,
-            "findings": wrong, "unread": unread,
+            "findings": wrong, "unread": unread, "problems": problems,
         });
         output::print(&response.to_string())?;
     } else {
         let damaged = wrong.iter().map(|finding| format!("damaged: {finding}\n"));
         let unread = unread.iter().map(|reason| format!("not read: {reason}\n"));
-        let mut text: String = damaged.chain(unread).collect();
+        let problems = problems
+            .iter()
+            .map(|problem| format!("not archived: {problem}\n"));
+        let mut text: String = damaged.chain(unread).chain(problems).collect();
         let (segments, files) = (output::count(segments), output::count(files));
         let size = output::bytes(bytes);
         let parts = match parts {

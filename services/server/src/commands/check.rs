@@ -97,6 +97,7 @@ fn in_json(folder: &Path, report: &FolderReport) -> Value {
         "was_opened": report.rows.is_some(),
         "counts": counts,
         "torn_ends": report.files.torn_ends,
+        "notes": report.rows.as_ref().map_or(&[][..], |rows| &rows.notes[..]),
         "findings": report.findings,
     })
 }
@@ -116,6 +117,9 @@ fn text(folder: &Path, report: &FolderReport) -> String {
     text.push('\n');
     for torn in &report.files.torn_ends {
         text.push_str(&format!("note: {torn}, as after a crash\n"));
+    }
+    for note in report.rows.iter().flat_map(|rows| &rows.notes) {
+        text.push_str(&format!("not archived: {note}\n"));
     }
     for finding in report.findings.iter().take(SHOWN_MAX) {
         text.push_str(&format!("damaged: {finding}\n"));

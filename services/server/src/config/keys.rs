@@ -56,6 +56,11 @@ impl Key {
         }
     }
 
+    /// Returns true if the value is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        (self.slot)(&mut Config::default()).is_list()
+    }
+
     /// Returns the section of the key.
     pub(crate) fn section(&self) -> &'static str {
         self.path.split_once('.').map_or("", |(section, _)| section)
@@ -126,8 +131,8 @@ pub(crate) const KEYS: &[Key] = &[
         "auth.token",
         "Token of the administrator, with all rights: at least 16 letters, digits or -._~+/=. If it is set, every\n\
          request needs this token or another valid one, such as one made by `tideline token create`. To keep it\n\
-         out of this configuration, write it to a file and set auth.token_file to the path. Not set: no token is\n\
-         required, unless auth.hashes_file or auth.jwks_file is set.",
+         out of this configuration, write it to a file and set auth.token_file to the path. The file must not be\n\
+         writable by other users. Not set: no token is required, unless auth.hashes_file or auth.jwks_file is set.",
         |config| Slot::Secret(&mut config.token),
     )
     .flagged()
@@ -135,15 +140,15 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "auth.hashes_file",
         "JSON file of token hashes, for tools that create tokens without a request to the server. The server\n\
-         reads it again when it changes. The file must not be writable by other users. With this setting, every\n\
-         request needs a token.",
+         reads it again when it changes. The file must belong to root or to the user of the server, and must not\n\
+         be writable by other users. With this setting, every request needs a token.",
         |config| Slot::OptionalPath(&mut config.http.hashes_file),
     ),
     Key::new(
         "auth.jwks_file",
         "File with the public keys (JWKS) of an identity provider. The server then accepts JSON Web Tokens of\n\
-         this provider. It reads the file again when it changes. The file must not be writable by other users.\n\
-         With this setting, every request needs a token.",
+         this provider. It reads the file again when it changes. The file must belong to root or to the user of\n\
+         the server, and must not be writable by other users. With this setting, every request needs a token.",
         |config| Slot::OptionalPath(&mut config.jwt.jwks_file),
     ),
     Key::new(
@@ -419,8 +424,9 @@ pub(crate) const KEYS: &[Key] = &[
     .within(MIB, u64::MAX),
     Key::new(
         "storage.head_age_max",
-        "Age of the oldest unsealed point at which all unsealed points are sealed. It limits how much of the\n\
-         journal a restart must read.",
+        "Age of the oldest unsealed point, or of the oldest change of a row in memory, at which all unsealed\n\
+         points are sealed and all changed rows are flushed. It limits how much of the journal a restart must\n\
+         read.",
         |config| Slot::Duration(&mut config.engine.store.head_age_max),
     )
     .within(1_000, 168 * HOUR_MILLIS),

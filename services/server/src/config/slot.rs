@@ -177,18 +177,26 @@ impl Slot<'_> {
         })
     }
 
+    /// Returns true if the value is a list. Its text has commas between the entries.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(
+            self,
+            Self::Hosts(_) | Self::Networks(_) | Self::Proxies(_) | Self::Names(_) | Self::Targets(_)
+        )
+    }
+
     /// Returns the type and unit of the value, for the reference.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
             Self::Address(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::Text(_) | Self::OptionalText(_) => "text",
-            Self::Hosts(_) | Self::Names(_) => "names, separated by commas",
+            Self::Hosts(_) | Self::Names(_) => "names, as a list of texts or one text with commas",
             Self::TranslationStrategy(_) => "name of a strategy",
             Self::DeltaTemporality(_) => "refuse or store",
-            Self::Networks(_) => "addresses and networks, separated by commas",
-            Self::Proxies(_) => "addresses, networks and unix, separated by commas",
-            Self::Targets(_) => "addresses, separated by commas",
+            Self::Networks(_) => "addresses and networks, as a list of texts or one text with commas",
+            Self::Proxies(_) => "addresses, networks and unix, as a list of texts or one text with commas",
+            Self::Targets(_) => "addresses, as a list of texts or one text with commas",
             Self::Switch(_) => "true or false",
             Self::Bytes(_) | Self::Bytes64(_) | Self::OptionalBytes64(_) => "bytes, such as 64MiB",
             Self::Count(_) | Self::Count64(_) | Self::OptionalCount(_) => "a number",
@@ -262,19 +270,8 @@ fn read_targets(text: &str) -> Result<Vec<TargetPrefix>, String> {
 
 /// Parses `64MiB`, `1GiB`, or a plain number of bytes.
 fn read_bytes(text: &str, range: &Range) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim_start() {
-        "" => Some(1),
-        unit => BYTE_UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .map(|(_, bytes)| *bytes),
-    };
-    let bytes = unit
-        .zip(number.parse::<u64>().ok())
-        .and_then(|(unit, number)| number.checked_mul(unit))
-        .ok_or_else(|| format!("{text:?} is not a size: expected bytes, such as 64MiB or 1048576"))?;
+    let bytes = tideline_cli::bytes(text)
+        .map_err(|_| format!("{text:?} is not a size: expected bytes, such as 64MiB or 1048576"))?;
     within(bytes, range, format_bytes)
 }
 

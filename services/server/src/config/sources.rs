@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key};
+use super::token_file::TokenFile;
 
 /// Configuration layers above the defaults, weakest first.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +56,8 @@ pub(crate) struct Given {
     pub(crate) key: &'static Key,
     pub(crate) text: String,
     pub(crate) origin: Origin,
+    /// File from which the text was read; `None` if the value itself was given.
+    pub(crate) file: Option<TokenFile>,
 }
 
 /// Prefix of the environment variables.
@@ -155,38 +158,51 @@ impl Collector<'_> {
     }
 
     fn file_value(&mut self, path: &str, value: &Spanned<DeValue<'_>>, origin: Origin) {
+        let Some((key, _)) = key_of(path) else {
+            return self.unknown(path, origin);
+        };
         let text = match value.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Boolean(switch) => switch.to_string(),
-            DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Boolean(switch) => Ok(switch.to_string()),
+            DeValue::Integer(number) => Ok(match i128::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => number.to_string(),
                 Err(_) => number.to_string(),
-            },
-            DeValue::Float(number) => number.to_string(),
-            _ => {
-                let message = format!("{path}: expected a text, a number, true or false");
-                return self.problems.push(Problem::at(origin, message));
-            }
+            }),
+            DeValue::Float(number) => Ok(number.to_string()),
+            DeValue::Array(entries) if key.is_list() => list_text(entries),
+            _ if key.is_list() => Err("expected a list of texts, or one text with commas".to_owned()),
+            _ => Err("expected a text, a number, true or false".to_owned()),
         };
-        self.value(path, text, origin);
+        match text {
+            Ok(text) => self.value(path, text, origin),
+            Err(reason) => {
+                let message = format!("{path}: {reason}");
+                self.problems.push(Problem::at(origin, message));
+            }
+        }
     }
 
     /// Adds one value. The key of a secret may have the suffix `_file`; its value is then the path of a file
     /// with the secret.
     fn value(&mut self, path: &str, text: String, origin: Origin) {
-        if let Some(key) = KEYS.iter().find(|key| key.path == path) {
-            return self.given.push(Given { key, text, origin });
-        }
-        let holder = path.strip_suffix("_file");
-        let secret = holder.and_then(|path| KEYS.iter().find(|key| key.is_secret && key.path == path));
-        let Some(key) = secret else {
-            return self.unknown(path, origin);
+        let key = match key_of(path) {
+            Some((key, Form::Value)) => {
+                return self.given.push(Given {
+                    key,
+                    text,
+                    origin,
+                    file: None,
+                });
+            }
+            Some((key, Form::FileOfSecret)) => key,
+            None => return self.unknown(path, origin),
         };
-        match fs::read_to_string(&text) {
-            Ok(content) => self.given.push(Given {
+        match TokenFile::read(Path::new(&text)) {
+            Ok((file, content)) => self.given.push(Given {
                 key,
-                text: content.trim_end_matches(['\r', '\n']).to_owned(),
+                text: content,
                 origin,
+                file: Some(file),
             }),
             Err(error) => {
                 let message = format!("{path}: cannot read {text}: {error}");
@@ -204,6 +220,40 @@ impl Collector<'_> {
         self.problems
             .push(Problem::at(origin, format!("unknown key {path}{hint}")));
     }
+}
+
+/// Form of a value.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// The value itself.
+    Value,
+    /// Path of a file that contains the value of a secret.
+    FileOfSecret,
+}
+
+/// Returns the key of a path, and the form of its value. `None` for an unknown path.
+fn key_of(path: &str) -> Option<(&'static Key, Form)> {
+    if let Some(key) = KEYS.iter().find(|key| key.path == path) {
+        return Some((key, Form::Value));
+    }
+    let secret = path.strip_suffix("_file")?;
+    let key = KEYS.iter().find(|key| key.is_secret && key.path == secret)?;
+    Some((key, Form::FileOfSecret))
+}
+
+/// Joins the entries of a list with commas, the form that environment and flags have.
+fn list_text(entries: &[Spanned<DeValue<'_>>]) -> Result<String, String> {
+    let mut texts = Vec::new();
+    for entry in entries {
+        match entry.get_ref() {
+            DeValue::String(text) if text.contains(',') => {
+                return Err(format!("the entry {text:?} of the list contains a comma"));
+            }
+            DeValue::String(text) => texts.push(&**text),
+            _ => return Err("expected only texts in the list".to_owned()),
+        }
+    }
+    Ok(texts.join(", "))
 }
 
 /// Returns the known key that is most similar to `path`, compared by its whole path or by its name in another section.

@@ -3,6 +3,7 @@
 //! They also check that the printed reference and configuration can be read back.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use tempfile::TempDir;
 
@@ -155,6 +156,43 @@ fn a_broken_file_names_its_line() {
 }
 
 #[test]
+fn a_list_may_be_a_list_of_texts_in_the_file() {
+    let (_folder, sources) = file(
+        "[http]\nhosts = [\"db.example\", \"10.0.0.7\"]\ntrusted_proxies = [\"10.0.0.0/8\", \"unix\"]\n[webhooks]\n\
+         networks = []\n[otlp]\npromote_resource_attributes = [\"service.version\", \"k8s.pod.name\"]\n[archive]\n\
+         allowed_targets = [\"s3://bucket/prefix\"]\n",
+    );
+    let resolved = Resolved::join(&sources).expect("all are right");
+    let http = &resolved.config.http;
+    assert_eq!(http.hosts, ["db.example", "10.0.0.7"]);
+    assert_eq!(http.trusted_proxies.len(), 2);
+    assert_eq!(
+        http.otlp.promote_resource_attributes,
+        ["service.version", "k8s.pod.name"]
+    );
+    let shown = resolved.describe();
+    assert!(
+        shown.contains("allowed_targets = \"s3://bucket/prefix\""),
+        "{shown}"
+    );
+
+    let (_folder, sources) = file(
+        "[otlp]\npromote_resource_attribute = [\"a\"]\npromote_resource_attributes = [1]\n\
+         ignore_resource_attributes = [\"a,b\"]\n[http]\nhosts = { a = 1 }\n",
+    );
+    let problems = problems(&sources);
+    for (problem, end) in problems.iter().zip([
+        ":2: unknown key otlp.promote_resource_attribute; did you mean otlp.promote_resource_attributes?",
+        ":3: otlp.promote_resource_attributes: expected only texts in the list",
+        ":4: otlp.ignore_resource_attributes: the entry \"a,b\" of the list contains a comma",
+        ":6: http.hosts: expected a list of texts, or one text with commas",
+    ]) {
+        assert!(problem.ends_with(end), "{problems:#?}");
+    }
+    assert_eq!(problems.len(), 4, "{problems:#?}");
+}
+
+#[test]
 fn wrong_values_are_all_reported() {
     let problems = problems(&environment(&[
         ("TIDELINE__SERVER__LISTEN", "localhost"),
@@ -200,6 +238,7 @@ fn secrets_are_masked_and_may_stand_in_a_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let token_file = folder.path().join("token");
     fs::write(&token_file, format!("{TOKEN}\n")).expect("a file in it");
+    fs::set_permissions(&token_file, fs::Permissions::from_mode(0o600)).expect("a mode");
     let path = token_file.to_str().expect("a path in UTF-8");
     let by_flag = Sources {
         flags: vec![("auth.token_file", path.to_owned())],
@@ -216,6 +255,63 @@ fn secrets_are_masked_and_may_stand_in_a_file() {
         let told = format!("{}{resolved:?}", resolved.describe());
         assert!(!told.contains(TOKEN), "{told}");
         assert!(told.contains("token = \"********\""), "{told}");
+    }
+}
+
+#[test]
+fn other_users_must_not_write_the_file_of_the_token() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, data_dir) = (folder.path().join("token"), folder.path().join("data"));
+    fs::write(&path, TOKEN).expect("a file in it");
+    let text = |path: &std::path::Path| path.to_str().expect("a path in UTF-8").to_owned();
+    let mut sources = environment(&[]);
+    sources.flags = vec![
+        ("server.data_dir", text(&data_dir)),
+        ("auth.token_file", text(&path)),
+    ];
+    let set_mode = |mode: u32| {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    let warnings = |sources: &Sources| {
+        let resolved = Resolved::join(sources).expect("it may start");
+        (
+            resolved.config.warnings(),
+            resolved.config.http_settings().warnings,
+        )
+    };
+    for mode in [0o600, 0o640, 0o400] {
+        set_mode(mode);
+        assert_eq!(warnings(&sources), (Vec::new(), Vec::new()), "{mode:o}");
+    }
+    set_mode(0o644);
+    let (logged, shown) = warnings(&sources);
+    assert!(
+        logged.len() == 1 && logged[0].contains("every user") && shown.is_empty(),
+        "{logged:?}, {shown:?}"
+    );
+    for mode in [0o620, 0o602] {
+        set_mode(mode);
+        let [problem] = problems(&sources).try_into().expect("one problem");
+        assert!(
+            problem.starts_with("flag --token-file: auth.token_file: ") && problem.contains("can be written"),
+            "{problem}"
+        );
+    }
+    // A stronger layer with the token itself: the file does not matter.
+    let mut overridden = sources.clone();
+    overridden.flags.push(("auth.token", TOKEN.to_owned()));
+    assert_eq!(warnings(&overridden), (Vec::new(), Vec::new()));
+
+    // Simulates the stores of earlier releases: one without rules, and one whose only rule concerns TLS.
+    fs::create_dir_all(data_dir.join("store")).expect("a folder");
+    set_mode(0o620);
+    for mark in [None, Some("rules 1\n")] {
+        if let Some(mark) = mark {
+            fs::write(data_dir.join("installation"), mark).expect("a mark");
+        }
+        let (logged, shown) = warnings(&sources);
+        assert!(logged[0].contains("next major version"), "{mark:?}: {logged:?}");
+        assert_eq!(logged, shown, "/ready lists it too");
     }
 }
 

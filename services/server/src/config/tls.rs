@@ -10,7 +10,7 @@ use tideline_http::TlsSettings;
 
 use super::sources::Problem;
 use super::{Config, Resolved};
-use crate::installation;
+use crate::installation::{self, TLS_RULE};
 
 /// Reason why the connections of a server are in clear text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Config {
 
     /// Returns a warning about clear text in an installation of an earlier release, if it applies.
     pub(super) fn clear_text_warning(&self) -> Option<String> {
-        (self.is_exposed() && installation::is_earlier(&self.data_dir)).then(|| {
+        (self.is_exposed() && installation::is_earlier(&self.data_dir, TLS_RULE)).then(|| {
             format!(
                 "connections to {} are in clear text, so tokens and data can be read on the way: {REMEDIES}; the next \
                  major version does not start without one of them",
@@ -91,7 +91,7 @@ impl Resolved {
     /// Returns a problem if a new installation listens beyond this machine in clear text, otherwise `None`.
     pub(super) fn clear_text(&self) -> Option<Problem> {
         let config = &self.config;
-        (config.is_exposed() && !installation::is_earlier(&config.data_dir)).then(|| {
+        (config.is_exposed() && !installation::is_earlier(&config.data_dir, TLS_RULE)).then(|| {
             Problem::at(
                 self.origin("server.listen"),
                 format!(

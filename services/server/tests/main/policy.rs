@@ -1,4 +1,4 @@
-//! Tests of policies that hide points: the command shows the effect and requires a confirmation.
+//! Tests of policies and retention times that hide data: the command shows the effect and requires a confirmation.
 
 use tideline_model::{Clock, SystemClock};
 
@@ -55,4 +55,23 @@ fn a_shorter_retention_shows_what_it_hides_and_asks() {
         more.code == 2 && more.err.contains("hides about 20 more points"),
         "{more:?}"
     );
+}
+
+#[test]
+fn a_shorter_retention_of_audit_records_asks() {
+    let lab = Lab::start();
+    let retention = || lab.ok(&["audit", "retention"]).trim().to_owned();
+    assert_eq!(retention(), "365d");
+    let refused = lab.run(&["audit", "retention", "90d"]);
+    assert_eq!(refused.code, 2, "there is no terminal to confirm: {refused:?}");
+    assert!(
+        refused.err.contains("older than 90d") && refused.err.contains("--yes"),
+        "{refused:?}"
+    );
+    assert_eq!(retention(), "365d", "nothing was changed");
+    lab.ok(&["audit", "retention", "90d", "--yes"]);
+    assert_eq!(retention(), "90d");
+    lab.ok(&["audit", "retention", "90d"]);
+    lab.ok(&["audit", "retention", "1y"]);
+    assert_eq!(retention(), "365d", "more records are kept");
 }

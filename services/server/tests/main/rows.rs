@@ -362,7 +362,12 @@ fn rows_are_written_read_changed_counted_and_deleted() {
     );
     let refused = lab.run(&["rows", "scan", "orders", "--where", "total>5"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("allow_scan"), "{refused:?}");
+    assert!(
+        refused
+            .err
+            .contains("give \"id\" by NAME=VALUE or bounds, or use --allow-scan"),
+        "{refused:?}"
+    );
     assert_eq!(
         lab.ok(&["rows", "count", "orders", "--where", "total>5", "--allow-scan"]),
         "1\n"
@@ -387,12 +392,105 @@ fn rows_are_written_read_changed_counted_and_deleted() {
         2,
         "no confirmation"
     );
+    let all = lab.run(&["rows", "delete", "orders", "--range", "--yes"]);
+    assert!(all.code == 2 && all.err.contains("--all"), "{all:?}");
     lab.ok(&["rows", "delete", "orders", "--range", "id=b", "--yes"]);
     assert_eq!(lab.ok(&["rows", "count", "orders", "--allow-scan"]), "0\n");
     assert_eq!(
         lab.run(&["rows", "get", "default", "id=a"]).code,
         2,
         "a table of series"
+    );
+}
+
+#[test]
+fn decimals_keep_all_their_digits() {
+    let lab = Lab::start();
+    lab.ok(&[
+        "tables",
+        "create",
+        "pay",
+        "--key",
+        "amount decimal",
+        "--column",
+        "total decimal",
+    ]);
+    let amount = |digit: u8| format!("1234567890123456.7{digit}");
+    for digit in 5..10 {
+        let (key, total) = (
+            format!("amount={}", amount(digit)),
+            format!("total={}", amount(digit)),
+        );
+        lab.ok(&["rows", "put", "pay", &key, &total]);
+    }
+    let counted = |rest: &[&str]| lab.ok(&[&["rows", "count", "pay"], rest].concat());
+    for (keys, count) in [
+        (&["amount=1234567890123456.76"][..], "1\n"),
+        (&["amount<=1234567890123456.76"][..], "2\n"),
+        (
+            &["amount>1234567890123456.76", "amount<1234567890123456.79"][..],
+            "2\n",
+        ),
+        (
+            &["--allow-scan", "--where", "total=1234567890123456.76"][..],
+            "1\n",
+        ),
+        (
+            &["--allow-scan", "--where", "total<=1234567890123456.76"][..],
+            "2\n",
+        ),
+        (
+            &[
+                "--allow-scan",
+                "--where",
+                r#"{"column": "total", "in": [1234567890123456.76, 1234567890123456.78]}"#,
+                "--where",
+                "total!=1234567890123456.78",
+            ][..],
+            "1\n",
+        ),
+    ] {
+        assert_eq!(counted(keys), count, "{keys:?}");
+    }
+    for key in ["amount=1234567890123456.76", r#"{"amount": 1234567890123456.76}"#] {
+        let got = lab.ok(&["rows", "get", "pay", key]);
+        assert!(got.contains(r#""total":"1234567890123456.76""#), "{got}");
+        let why = lab.ok(&["rows", "why", "pay", key]);
+        assert!(why.contains("reads return the row"), "{why}");
+    }
+    let update = |condition: &str| {
+        let key = "amount=1234567890123456.76";
+        lab.run(&["rows", "update", "pay", key, "paid=true", "--if", condition])
+            .code
+    };
+    assert_eq!(update("total=1234567890123456.77"), 1);
+    assert_eq!(update("total=1234567890123456.76"), 0);
+    let file = lab.path("some.ndjson");
+    lab.ok(&[
+        "rows",
+        "export",
+        "pay",
+        "--where",
+        "total>1234567890123456.77",
+        "--out",
+        &file.display().to_string(),
+    ]);
+    let exported = std::fs::read_to_string(&file).expect("the export");
+    assert_eq!(exported.lines().count(), 2, "{exported}");
+    lab.ok(&[
+        "rows",
+        "delete",
+        "pay",
+        "--range",
+        "amount<=1234567890123456.76",
+        "--yes",
+    ]);
+    let left = rows(&lab, "pay");
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(
+        left.iter()
+            .all(|row| !row.contains("6.75") && !row.contains("6.76")),
+        "{left:?}"
     );
 }
 
@@ -552,6 +650,30 @@ fn rejected_rows_are_in_a_file_with_their_reasons() {
     );
     assert_eq!(fed.code, 0, "{fed:?}");
     assert_eq!(lab.ok(&["rows", "count", "target", "id=p"]), "1\n");
+}
+
+#[test]
+fn integer_times_in_another_unit_get_a_warning() {
+    let lab = Lab::start();
+    create(&lab, "target");
+    let file = lab.file(
+        "rows.csv",
+        "No,at,n,seen_web\na,1700000000,1700000000,1700000000000\nb,1700000001,1700000000,\n",
+    );
+    let import = lab.run(&["rows", "import", "target", &file, "--map", "No=id"]);
+    assert_eq!(import.code, 0, "{import:?}");
+    for said in [
+        "column at are near 1970",
+        "look like seconds",
+        "column seen_web are",
+        "look like milliseconds",
+    ] {
+        assert!(import.err.contains(said), "{said}: {import:?}");
+    }
+    assert!(!import.err.contains("column n "), "{import:?}");
+    let file = lab.file("rows.ndjson", "{\"id\":\"c\",\"at\":1700000000000000000}\n");
+    let import = lab.run(&["rows", "import", "target", &file]);
+    assert!(import.code == 0 && !import.err.contains("warning"), "{import:?}");
 }
 
 #[test]

@@ -10,14 +10,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
 use rustix::process::Signal;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 use tempfile::TempDir;
+use time::OffsetDateTime;
 
 use crate::process::{Running, output, text, tideline};
 
@@ -33,14 +35,34 @@ struct Secured {
 
 /// Makes a certificate and its key in a new folder, and returns the folder.
 fn certificate(folder: &Path, name: &str) -> PathBuf {
+    certificate_for(folder, name, "30")
+}
+
+/// Makes a certificate that is valid for a number of days.
+fn certificate_for(folder: &Path, name: &str, days: &str) -> PathBuf {
     let out = folder.join(name);
     let made = output({
-        let mut command = tideline(&["tls", "self-signed", "--days", "30", "--out"]);
+        let mut command = tideline(&["tls", "self-signed", "--days", days, "--out"]);
         command.arg(&out);
         command
     });
     assert!(made.status.success(), "{}", text(&made.stderr));
     out
+}
+
+/// Replaces a certificate with one for the same key that began 80 days ago and ends in ten days.
+fn replace_with_an_old_one(folder: &Path) {
+    let key = fs::read_to_string(folder.join("tideline.key")).expect("a key");
+    let key = KeyPair::from_pem(&key).expect("a key");
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let now = OffsetDateTime::from(SystemTime::now());
+    params.not_before = now - time::Duration::days(80);
+    params.not_after = now + time::Duration::days(10);
+    let certificate = params.self_signed(&key).expect("a certificate");
+    fs::write(folder.join("tideline.crt"), certificate.pem()).expect("a file");
 }
 
 fn serve(folder: &Path, certificate: &Path, key: &Path) -> Running {
@@ -279,6 +301,47 @@ fn a_certificate_is_replaced_without_a_failed_request() {
         }
         is_done.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_certificate_near_its_end_is_reported_until_it_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = certificate_for(folder.path(), "tls", "10");
+    let next = certificate_for(folder.path(), "next", "90");
+    replace_with_an_old_one(&made);
+    let (crt, key) = (made.join("tideline.crt"), made.join("tideline.key"));
+    let trusted = [&crt, &next.join("tideline.crt")].map(|path| read_certificate(path));
+    let client = client(&trusted, rustls::ALL_VERSIONS);
+    let mut server = serve(folder.path(), &crt, &key);
+    let line = server.wait_for(|line| line.starts_with("listening on "));
+    let address = line.trim_start_matches("listening on https://").split(',').next();
+    let address = address.expect("an address").parse().expect("an address");
+    let get = |path: &str| get(address, &client, path).expect("a response").0;
+    let ready = get("/ready");
+    assert!(
+        ready.starts_with("HTTP/1.1 200")
+            && ready.contains("http.tls_certificate_file: the certificate ends at "),
+        "{ready}"
+    );
+    let end = |metrics: &str| {
+        let name = "tideline_tls_certificate_not_after_timestamp_seconds ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.expect("the metric").trim().parse::<f64>().expect("a number")
+    };
+    let before = end(&get("/metrics"));
+    for name in ["tideline.key", "tideline.crt"] {
+        let staged = folder.path().join("staged");
+        fs::copy(next.join(name), &staged).expect("a copy");
+        fs::rename(&staged, made.join(name)).expect("a new file");
+    }
+    server.wait_for(|line| line.contains("the changed certificate is in use"));
+    let ready = get("/ready");
+    assert!(!ready.contains("http.tls_certificate_file"), "{ready}");
+    let days = (end(&get("/metrics")) - before) / 86_400.0;
+    assert!((79.0..81.0).contains(&days), "{days}");
+    server.signal(Signal::TERM);
+    let (_, _, said) = server.end();
+    assert!(said.contains("a certificate of the file ends soon"), "{said}");
 }
 
 #[test]

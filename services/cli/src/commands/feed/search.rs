@@ -5,15 +5,16 @@
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::shown::{MessagePage, OutputArguments, PagedRequest};
 use super::{FeedTable, ViewerArgument};
 use crate::client::Client;
+use crate::commands::rows::body::Body;
 use crate::commands::rows::index::ordered;
 use crate::commands::rows::tree;
-use crate::condition::joined;
+use crate::condition::joined_text;
 use crate::error::{CliError, Result};
 use crate::output;
 
@@ -66,20 +67,21 @@ pub(crate) struct SearchArguments {
 
 impl SearchArguments {
     /// Returns the body of a request, without its limit.
-    fn body(&self, client: &Client) -> Result<Map<String, Value>> {
+    fn body(&self, client: &Client) -> Result<Body> {
         let (conditions, words): (Vec<String>, Vec<String>) = self
             .terms
             .iter()
             .cloned()
             .partition(|term| term.contains(CONDITION_MARKS));
-        let mut trees: Vec<Value> = tree(&conditions)?.into_iter().collect();
+        let mut trees: Vec<Box<RawValue>> = tree(&conditions)?.into_iter().collect();
         if !words.is_empty() {
             let columns = text_columns(client, self.index.as_deref())?;
-            trees.push(word_condition(&columns, &words.join(" ")));
+            let condition = to_raw_value(&word_condition(&columns, &words.join(" ")));
+            trees.push(condition.map_err(|error| CliError::usage(error.to_string()))?);
         }
-        let mut body = Map::new();
-        if let Some(tree) = joined(trees) {
-            body.insert("where".into(), tree);
+        let mut body = Body::default();
+        if let Some(tree) = joined_text(trees) {
+            body.insert_text("where", tree);
         }
         if !self.feeds.is_empty() {
             body.insert("feeds".into(), json!(self.feeds));
@@ -168,7 +170,7 @@ fn word_condition(columns: &[String], words: &str) -> Value {
 /// Search that continues page by page.
 struct MessageSearch<'a> {
     client: &'a Client,
-    body: Map<String, Value>,
+    body: Body,
     /// Number of messages of the pages so far.
     found: u64,
 }
@@ -179,8 +181,8 @@ impl PagedRequest for MessageSearch<'_> {
         if let Some(limit) = limit {
             body.insert("limit".into(), limit.into());
         }
-        self.client
-            .post(&self.client.of_table("/feeds/messages/search"), &body.into())
+        let path = self.client.of_table("/feeds/messages/search");
+        self.client.post_text(&path, &body.to_string())
     }
 
     fn take(&mut self, response: &str) -> Result<MessagePage> {

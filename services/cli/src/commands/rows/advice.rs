@@ -3,8 +3,7 @@
 //! With conditions, shows the access path that fits each of them, and the requests that create the missing indexes.
 
 use clap::Args;
-use serde_json::{Value, json};
-use tideline_condition::Domain;
+use serde_json::Value;
 
 use super::RowsTable;
 use crate::condition;
@@ -42,14 +41,13 @@ pub(super) fn run(arguments: &AdviceArguments) -> Result<()> {
         }
         return output::print(&of_table(&client.parse(&text)?));
     }
-    let trees = arguments
-        .queries
-        .iter()
-        .map(|text| condition::parse(Domain::Rows, text));
-    let queries: Vec<Value> = trees
-        .map(|tree| Ok(json!({"where": tree?})))
-        .collect::<Result<_>>()?;
-    let text = client.post(&client.of_table("/advice"), &json!({"queries": queries}))?;
+    let queries = arguments.queries.iter().map(|text| {
+        let tree = condition::parse_rows(text)?;
+        Ok(format!("{{\"where\":{tree}}}"))
+    });
+    let queries = queries.collect::<Result<Vec<String>>>()?;
+    let body = format!("{{\"queries\":[{}]}}", queries.join(","));
+    let text = client.post_text(&client.of_table("/advice"), &body)?;
     if is_json {
         return output::print(&text);
     }

@@ -71,9 +71,9 @@ pub(super) fn run(arguments: &AggregateArguments) -> Result<()> {
     let path = client.of_table("/rows/aggregate");
     match chosen {
         Output::Table if !is_default || has_terminal() => {
-            let found = client.parse(&client.post(&path, &body.clone().into())?)?;
+            let found = client.parse(&client.post_text(&path, &body.to_string())?)?;
             let mut out = selection::output_to(arguments.out.as_ref())?;
-            out.write_all(table(&body, &found).as_bytes())?;
+            out.write_all(table(&body.members, &found).as_bytes())?;
             out.flush()?;
             eprintln!("{}", summary(&found));
             Ok(())
@@ -84,13 +84,7 @@ pub(super) fn run(arguments: &AggregateArguments) -> Result<()> {
             } else {
                 chosen
             };
-            stream(
-                &client,
-                &path,
-                format,
-                &json!(body).to_string(),
-                arguments.out.as_ref(),
-            )
+            stream(&client, &path, format, &body.to_string(), arguments.out.as_ref())
         }
     }
 }

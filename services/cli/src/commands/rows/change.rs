@@ -8,6 +8,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::body::Body;
 use super::shape::TableShape;
 use super::{RowsTable, tree};
 use crate::client::Client;
@@ -77,15 +78,15 @@ struct ConditionArguments {
 }
 
 impl ConditionArguments {
-    fn json(&self) -> Result<Option<Value>> {
-        let mut condition = Map::new();
+    fn json(&self) -> Result<Option<Box<RawValue>>> {
+        let mut condition = Body::default();
         if self.if_exists || self.if_absent {
             condition.insert("exists".into(), self.if_exists.into());
         }
         if let Some(tree) = tree(&self.conditions)? {
-            condition.insert("where".into(), tree);
+            condition.insert_text("where", tree);
         }
-        Ok((!condition.is_empty()).then(|| condition.into()))
+        Ok((!condition.is_empty()).then(|| condition.to_text()))
     }
 }
 
@@ -117,7 +118,7 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
         }
         .push(member);
     }
-    let mut rest = Map::new();
+    let mut rest = Body::default();
     if !arguments.clear.is_empty() {
         rest.insert("clear".into(), json!(arguments.clear));
     }
@@ -134,26 +135,25 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
         rest.insert("increment".into(), increment.into());
     }
     if let Some(condition) = arguments.condition.json()? {
-        rest.insert("condition".into(), condition);
+        rest.insert_text("condition", condition);
     }
     if let Some(image) = &arguments.image {
         rest.insert("return".into(), image.as_str().into());
     }
-    let write = one(operation, &key, &columns, &rest);
+    let write = one(operation, &key, &columns, rest);
     send(&arguments.table, &write, arguments.refresh)
 }
 
 /// Returns one write as JSON. Numbers keep their digits, because keys and columns are passed as JSON text.
-fn one(operation: &str, key: &[String], columns: &[String], rest: &Map<String, Value>) -> String {
-    let mut row = format!("{{\"op\":\"{operation}\",\"key\":{{{}}}", key.join(","));
+fn one(operation: &str, key: &[String], columns: &[String], mut row: Body) -> String {
+    let object =
+        |members: &[String]| RawValue::from_string(format!("{{{}}}", members.join(","))).unwrap_or_default();
+    row.insert("op".into(), operation.into());
+    row.insert_text("key", object(key));
     if !columns.is_empty() {
-        row.push_str(&format!(",\"columns\":{{{}}}", columns.join(",")));
+        row.insert_text("columns", object(columns));
     }
-    for (name, value) in rest {
-        row.push_str(&format!(",{}:{value}", json!(name)));
-    }
-    row.push('}');
-    row
+    row.to_string()
 }
 
 /// Returns the path of writes. With `refresh`, the server waits for the search indexes.
@@ -229,14 +229,20 @@ pub(super) fn delete(arguments: &DeleteArguments) -> Result<()> {
                 names.join(", ")
             )));
         }
-        let mut rest = Map::new();
+        let mut rest = Body::default();
         if let Some(condition) = arguments.condition.json()? {
-            rest.insert("condition".into(), condition);
+            rest.insert_text("condition", condition);
         }
-        let delete = one("delete", &key, &[], &rest);
+        let delete = one("delete", &key, &[], rest);
         return send(&arguments.table, &delete, arguments.refresh);
     }
     let mut body = shape.bounds(&arguments.keys)?;
+    if body.is_empty() && !arguments.all {
+        return Err(CliError::usage(
+            "give values of the first key columns, or bounds, to delete the rows of a range; or --all to delete all rows of \
+             the table",
+        ));
+    }
     if !arguments.yes {
         let mut count = body.clone();
         count.insert("allow_scan".into(), arguments.all.into());

@@ -16,8 +16,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::body::Body;
 use super::{RowSelection, columns};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
@@ -92,6 +93,7 @@ struct State {
     server: String,
     table: String,
     format: String,
+    /// The request, with its condition as text.
     request: Value,
     /// Token of the next page; `None` after the last one.
     next: Option<String>,
@@ -148,7 +150,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<()> {
             ExportFormat::Parquet => Output::Parquet,
         };
         let path = client.of_table("/rows/scan");
-        return stream(&client, &path, output, &json!(request).to_string(), None);
+        return stream(&client, &path, output, &request.to_string(), None);
     };
     let export = Export {
         client: &client,
@@ -167,12 +169,12 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<()> {
 }
 
 /// Streams lines without the last one, which describes the end of the scan.
-fn lines_to_stdout(client: &Client, request: &Map<String, Value>) -> Result<()> {
+fn lines_to_stdout(client: &Client, request: &Body) -> Result<()> {
     use std::io::BufRead;
     let response = client.stream(
         &client.of_table("/rows/scan"),
         "application/x-ndjson",
-        &json!(request).to_string(),
+        &request.to_string(),
     )?;
     let mut lines = BufReader::new(response);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -214,8 +216,8 @@ struct Export<'e> {
 
 impl Export<'_> {
     /// Exports all pages and returns the number of rows.
-    fn run(&self, request: &Map<String, Value>) -> Result<u64> {
-        let mut state = self.open(&request.clone().into())?;
+    fn run(&self, request: &Body) -> Result<u64> {
+        let mut state = self.open(&request.to_comparable())?;
         let failed = |error| CliError::file(&self.partial, error);
         let mut file = OpenOptions::new()
             .read(true)
@@ -239,7 +241,7 @@ impl Export<'_> {
             if let Some(next) = &state.next {
                 body.insert("page_token".into(), next.as_str().into());
             }
-            let (bytes, rows, next) = self.page(&body.into(), &mut file, state.bytes)?;
+            let (bytes, rows, next) = self.page(&body.to_string(), &mut file, state.bytes)?;
             file.seek(SeekFrom::Start(state.bytes)).map_err(failed)?;
             file.write_all(&bytes)
                 .and_then(|()| file.sync_data())
@@ -310,7 +312,7 @@ impl Export<'_> {
 
     /// Requests a page. Returns the bytes to append to the previous pages, the number of rows, and the token of the
     /// next page.
-    fn page(&self, body: &Value, file: &mut File, written: u64) -> Result<(Vec<u8>, u64, Option<String>)> {
+    fn page(&self, body: &str, file: &mut File, written: u64) -> Result<(Vec<u8>, u64, Option<String>)> {
         let path = self.client.of_table("/rows/scan");
         let page = self.client.page(&path, self.format.accept(), body)?;
         let strange = |what: &str| self.client.strange(&format!("a page of rows {what}"));

@@ -5,6 +5,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use super::body::Body;
 use super::{RowsTable, TierArgument, tree};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -50,9 +51,9 @@ pub(crate) struct FacetsArguments {
 
 /// Counts the rows and shows the groups.
 pub(super) fn run(arguments: &FacetsArguments) -> Result<()> {
-    let mut body = Map::new();
+    let mut body = Body::default();
     if let Some(tree) = tree(&arguments.conditions)? {
-        body.insert("where".into(), tree);
+        body.insert_text("where", tree);
     }
     let keys = arguments.by.iter().map(|text| key(text));
     body.insert("by".into(), keys.collect::<Result<Vec<Value>>>()?.into());
@@ -60,19 +61,19 @@ pub(super) fn run(arguments: &FacetsArguments) -> Result<()> {
     body.insert("metrics".into(), metrics.collect::<Result<Vec<Value>>>()?.into());
     body.insert("limit".into(), arguments.limit.into());
     body.insert("order".into(), arguments.order.as_str().into());
-    arguments.tier.add_to(&mut body);
+    arguments.tier.add_to(&mut body.members);
     for (name, text) in [("index", &arguments.index), ("at_least", &arguments.at_least)] {
         if let Some(text) = text {
             body.insert(name.into(), text.as_str().into());
         }
     }
     let client = arguments.table.client()?;
-    let text = client.post(&client.of_table("/rows/facets"), &body.clone().into())?;
+    let text = client.post_text(&client.of_table("/rows/facets"), &body.to_string())?;
     if arguments.table.connection.json {
         return output::print(&text);
     }
     let counted = client.parse(&text)?;
-    output::print(&table(&body, &counted))?;
+    output::print(&table(&body.members, &counted))?;
     let count = |name: &str| output::count(counted[name].as_u64().unwrap_or_default());
     let mut end = format!(
         "{} rows, {} groups of the first key",

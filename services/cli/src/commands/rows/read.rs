@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 use tideline_openapi::row::Members;
 use tideline_openapi::row_search::RowHighlight;
 
+use super::body::Body;
 use super::shape::TableShape;
 use super::{RowSelection, RowsTable, columns, has_terminal};
 use crate::client::Client;
@@ -69,7 +71,7 @@ pub(crate) struct ScanArguments {
 pub(crate) struct CountArguments {
     #[command(flatten)]
     rows: RowSelection,
-    /// Estimate counts of more than 20,000 rows from a sample, and show the confidence interval
+    /// Estimate counts of more than 200,000 rows from a sample, and show the confidence interval
     #[arg(long)]
     estimate: bool,
 }
@@ -91,16 +93,16 @@ impl OutputArguments {
     }
 
     /// Sends a read and shows its rows.
-    fn show(&self, client: &Client, path: &str, mut body: Map<String, Value>, json: bool) -> Result<()> {
+    fn show(&self, client: &Client, path: &str, mut body: Body, json: bool) -> Result<()> {
         if let Some(columns) = columns(&self.columns) {
             body.insert("columns".into(), columns);
         }
         let output = self.chosen(json)?;
         let path = client.of_table(path);
         if output != Output::Table {
-            return stream(client, &path, output, &json!(body).to_string(), self.out.as_ref());
+            return stream(client, &path, output, &body.to_string(), self.out.as_ref());
         }
-        let response = client.post(&path, &body.into())?;
+        let response = client.post_text(&path, &body.to_string())?;
         let response: RowsResponse =
             serde_json::from_str(&response).map_err(|error| client.strange(&error.to_string()))?;
         show_table(&response.rows, self.out.as_ref())?;
@@ -199,14 +201,16 @@ pub(super) fn get(arguments: &GetArguments) -> Result<()> {
     let client = arguments.table.client()?;
     let (objects, pairs): (Vec<&String>, Vec<&String>) =
         arguments.keys.iter().partition(|text| text.starts_with('{'));
-    let mut body = Map::new();
+    let mut body = Body::default();
     if pairs.is_empty() {
         let keys = objects.iter().map(|text| {
-            let key: Value = serde_json::from_str(text)
+            let key: Box<RawValue> = serde_json::from_str(text)
                 .map_err(|error| CliError::usage(format!("{text} is not valid JSON: {error}")))?;
             Ok(key)
         });
-        body.insert("keys".into(), keys.collect::<Result<Vec<Value>>>()?.into());
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let keys = to_raw_value(&keys).map_err(|error| CliError::usage(error.to_string()))?;
+        body.insert_text("keys", keys);
     } else if objects.is_empty() {
         let shape = TableShape::read(&client)?;
         let mut lists: Map<String, Value> = Map::new();
@@ -255,7 +259,7 @@ pub(super) fn count(arguments: &CountArguments) -> Result<()> {
     let path = client.of_table("/rows/count");
     let (mut count, mut scanned) = (0, 0);
     let mut counted = loop {
-        let counted = client.parse(&client.post(&path, &body.clone().into())?)?;
+        let counted = client.parse(&client.post_text(&path, &body.to_string())?)?;
         count += counted["count"].as_u64().unwrap_or_default();
         scanned += counted["scanned"].as_u64().unwrap_or_default();
         match counted["next"].as_str() {
@@ -283,7 +287,8 @@ pub(super) fn count(arguments: &CountArguments) -> Result<()> {
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.rows.table.client()?;
     let body = arguments.rows.body(&client)?;
-    let text = client.post(&client.of_table("/rows/explain"), &json!({"scan": body}))?;
+    let path = client.of_table("/rows/explain");
+    let text = client.post_text(&path, &format!("{{\"scan\":{body}}}"))?;
     if arguments.rows.table.connection.json {
         return output::print(&text);
     }

@@ -10,8 +10,9 @@ use clap::Args;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::body::Body;
 use super::index::ordered;
 use super::read::{ShownRow, show_table};
 use super::{RowsTable, TierArgument, columns, tree};
@@ -83,10 +84,10 @@ impl SearchArguments {
     }
 
     /// Returns the body of a request, without its limit.
-    fn body(&self) -> Result<Map<String, Value>> {
-        let mut body = Map::new();
+    fn body(&self) -> Result<Body> {
+        let mut body = Body::default();
         if let Some(tree) = tree(&self.conditions)? {
-            body.insert("where".into(), tree);
+            body.insert_text("where", tree);
         }
         let mut sort = Vec::with_capacity(self.near.len() + self.sort.len());
         for text in &self.near {
@@ -107,7 +108,7 @@ impl SearchArguments {
         if self.highlight {
             body.insert("highlight".into(), true.into());
         }
-        self.tier.add_to(&mut body);
+        self.tier.add_to(&mut body.members);
         for (name, text) in [
             ("index", &self.index),
             ("at_least", &self.at_least),
@@ -167,9 +168,14 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
         body.insert("limit".into(), limit.into());
     }
     if output == PageOutput::Json {
-        let body = Value::from(body).to_string();
         let path = client.of_table("/rows/search");
-        return stream(&client, &path, Output::Json, &body, arguments.out.as_ref());
+        return stream(
+            &client,
+            &path,
+            Output::Json,
+            &body.to_string(),
+            arguments.out.as_ref(),
+        );
     }
     let page: Page<Option<ShownRow>> = page(&client, &body)?;
     show_table(&page.rows, arguments.out.as_ref())?;
@@ -197,18 +203,13 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
     Ok(())
 }
 
-fn page<R: DeserializeOwned>(client: &Client, body: &Map<String, Value>) -> Result<Page<R>> {
-    let text = client.post(&client.of_table("/rows/search"), &body.clone().into())?;
+fn page<R: DeserializeOwned>(client: &Client, body: &Body) -> Result<Page<R>> {
+    let text = client.post_text(&client.of_table("/rows/search"), &body.to_string())?;
     serde_json::from_str(&text).map_err(|error| client.strange(&error.to_string()))
 }
 
 /// Writes up to `limit` rows as lines of JSON, then a line with the summary of the last page.
-fn lines(
-    client: &Client,
-    mut body: Map<String, Value>,
-    limit: Option<u64>,
-    file: Option<&PathBuf>,
-) -> Result<()> {
+fn lines(client: &Client, mut body: Body, limit: Option<u64>, file: Option<&PathBuf>) -> Result<()> {
     let mut rest = limit.unwrap_or(u64::MAX);
     // The first request is sent before the file is created, so that a refused request leaves no empty file.
     let mut opened = None;

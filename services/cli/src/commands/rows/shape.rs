@@ -1,6 +1,7 @@
 //! Key columns and declared types of a wide table, and values on the command line.
 //!
 //! Values are entered as text. The column types determine whether they become JSON numbers, booleans or strings.
+//! Decimals become strings, because a number of [`Value`] does not keep all their digits.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use crate::client::{Client, encoded};
 use crate::error::{CliError, Result};
 
 /// Names and types of the columns of a table.
-pub(in crate::commands) struct TableShape {
+pub(crate) struct TableShape {
     /// Names and types of the key columns whose values a user supplies, in key order.
     pub(super) key: Vec<(String, String)>,
     /// Names or patterns of the declared columns, and their types.
@@ -40,7 +41,7 @@ impl TableShape {
     }
 
     /// Returns the shape of a table that the server has described.
-    pub(in crate::commands) fn new(table: &Value) -> Self {
+    pub(crate) fn new(table: &Value) -> Self {
         let wide = &table["wide"];
         let columns = wide["columns"].as_array().into_iter().flatten();
         Self {
@@ -69,18 +70,23 @@ impl TableShape {
         self.key_type(name).is_some()
     }
 
-    /// Returns the value of a column as JSON. A value of an undeclared column is parsed as JSON; if it is not valid
-    /// JSON, it becomes a string.
-    pub(super) fn value(&self, name: &str, text: &str) -> Box<RawValue> {
-        let declared = self.key_type(name).or_else(|| {
+    /// Returns the type of a key column, or of a column that is declared by name or by a pattern; `None` for other
+    /// columns.
+    pub(crate) fn type_of(&self, name: &str) -> Option<&str> {
+        self.key_type(name).or_else(|| {
             let found = self.columns.iter().find(|(column, _)| column == name);
             let found = found.or_else(|| self.columns.iter().find(|(column, _)| matches(column, name)));
             found.map(|(_, of)| of.as_str())
-        });
-        let is_json = match declared {
+        })
+    }
+
+    /// Returns the value of a column as JSON. A value of an undeclared column is parsed as JSON; if it is not valid
+    /// JSON, it becomes a string.
+    pub(super) fn value(&self, name: &str, text: &str) -> Box<RawValue> {
+        let is_json = match self.type_of(name) {
             None | Some("json") => true,
             Some("bool") => matches!(text, "true" | "false"),
-            Some("i64" | "u64" | "f64" | "decimal" | "timestamp") => is_number(text),
+            Some("i64" | "u64" | "f64" | "timestamp") => is_number(text),
             Some(_) => false,
         };
         let raw = || RawValue::from_string(text.to_owned()).ok();
@@ -227,7 +233,11 @@ mod tests {
                 .collect()
         };
         TableShape {
-            key: owned(&[("customer", "string"), ("placed", "timestamp")]),
+            key: owned(&[
+                ("customer", "string"),
+                ("placed", "timestamp"),
+                ("amount", "decimal"),
+            ]),
             columns: owned(&[("total", "decimal"), ("paid", "bool"), ("seen_*", "timestamp")]),
         }
     }
@@ -239,7 +249,8 @@ mod tests {
             ("customer", "5", "\"5\""),
             ("placed", "2026-11-20", "\"2026-11-20\""),
             ("placed", "17", "17"),
-            ("total", "5.320", "5.320"),
+            ("total", "5.320", "\"5.320\""),
+            ("total", "1234567890123456.76", "\"1234567890123456.76\""),
             ("total", "much", "\"much\""),
             ("paid", "true", "true"),
             ("seen_web", "17", "17"),
@@ -263,6 +274,11 @@ mod tests {
             Value::from(scan),
             json!({"prefix": {"customer": "a=b"},
                 "range": {"column": "placed", "from": 1, "from_exclusive": true, "to": 9, "to_inclusive": true}})
+        );
+        let scan = bounds(&["amount>=1234567890123456.76", "amount<18446744073709551617"]).expect("valid");
+        assert_eq!(
+            Value::from(scan),
+            json!({"range": {"column": "amount", "from": "1234567890123456.76", "to": "18446744073709551617"}})
         );
         for wrong in [
             &["total=1"][..],

@@ -4,8 +4,10 @@
 //! layers, the indexes and the tests of a condition, each with the rule that hides it.
 
 use clap::Args;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
+use super::body::Body;
 use super::shape::TableShape;
 use super::{RowsTable, columns, tree};
 use crate::error::{CliError, Result};
@@ -36,7 +38,7 @@ pub(crate) struct WhyArguments {
 /// Explains the key.
 pub(super) fn run(arguments: &WhyArguments) -> Result<()> {
     let client = arguments.table.client()?;
-    let key = match arguments.key.as_slice() {
+    let key: Box<RawValue> = match arguments.key.as_slice() {
         [text] if text.starts_with('{') => serde_json::from_str(text)
             .map_err(|error| CliError::usage(format!("{text} is not valid JSON: {error}")))?,
         pairs => {
@@ -48,17 +50,18 @@ pub(super) fn run(arguments: &WhyArguments) -> Result<()> {
                     .map_err(|error| CliError::usage(format!("{text}: {error}")))?;
                 key.insert(name.to_owned(), value);
             }
-            Value::Object(key)
+            to_raw_value(&key).map_err(|error| CliError::usage(error.to_string()))?
         }
     };
-    let mut body = Map::from_iter([("key".to_owned(), key)]);
+    let mut body = Body::default();
+    body.insert_text("key", key);
     if let Some(columns) = columns(&arguments.columns) {
         body.insert("columns".into(), columns);
     }
     if let Some(tree) = tree(&arguments.conditions)? {
-        body.insert("where".into(), tree);
+        body.insert_text("where", tree);
     }
-    let text = client.post(&client.of_table("/rows/why"), &body.into())?;
+    let text = client.post_text(&client.of_table("/rows/why"), &body.to_string())?;
     if arguments.table.connection.json {
         return output::print(&text);
     }
