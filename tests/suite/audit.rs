@@ -43,6 +43,11 @@ fn changes_by_sql_are_logged_with_their_table() {
         assert!(line.contains(change), "{logged:?}");
     }
     assert_eq!(logged.len(), 3, "{logged:?}");
+    let delete = &logged[1];
+    assert!(
+        delete.contains("condition: ") && delete.contains("a = 1"),
+        "{delete}"
+    );
 }
 
 #[test]

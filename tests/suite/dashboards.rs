@@ -1,7 +1,8 @@
 //! Checks of `docker/`. YAML files are valid. Compose files mount paths that exist, wait for states that services
-//! reach, and start commands with flags that exist. Every expression of the dashboards parses, and has a result over
-//! the data of `tideline demo` and the server's own metrics, except for metrics that this machine or the engine lacks.
-//! Every alert rule parses, and the server has its metrics.
+//! reach, give containers only the tokens that they need, and start commands with flags that exist. The pipelines of the
+//! OpenTelemetry Collector use only what its configuration declares. Every expression of the dashboards parses, and has
+//! a result over the data of `tideline demo` and the server's own metrics, except for metrics that this machine or the
+//! engine lacks. Every alert rule parses, and the server has its metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,14 +26,15 @@ const VARIABLES: [(&str, &str); 8] = [
     ("$host", ".*"),
     ("$__all", ".*"),
 ];
-/// Prefixes of metrics that are missing on a machine without disks or networks, without a cluster, before a fan-out, and
-/// before a refusal for lack of memory.
-const OPTIONAL: [&str; 5] = [
+/// Prefixes of metrics that are missing on a machine without disks or networks, without a cluster, without a certificate,
+/// before a fan-out, and before a refusal for lack of memory.
+const OPTIONAL: [&str; 6] = [
     "disk_",
     "net_",
     "tideline_cluster_",
     "tideline_feed_fan_out_lag",
     "tideline_memory_refusals",
+    "tideline_tls_certificate_",
 ];
 
 #[test]
@@ -131,6 +133,127 @@ fn compose_starts_commands_with_flags_that_exist() {
         }
     }
     assert!(flags >= 9, "only {flags} flags were found");
+}
+
+#[test]
+fn the_collector_declares_what_its_pipelines_use() {
+    let text = fs::read_to_string(workspace().join("docker/agents/otelcol.yaml")).expect("it can be read");
+    let collector = yaml::parse(&text).expect("it is YAML").swap_remove(0);
+    let service = &collector["service"];
+    for name in words(&service["extensions"]) {
+        assert!(
+            collector["extensions"].get(&name).is_some(),
+            "no extension {name}"
+        );
+    }
+    let pipelines = service["pipelines"].as_object().expect("pipelines");
+    assert!(!pipelines.is_empty(), "no pipelines");
+    for (pipeline, parts) in pipelines {
+        assert!(
+            pipeline.starts_with("metrics"),
+            "only metrics are stored: {pipeline}"
+        );
+        for kind in ["receivers", "processors", "exporters"] {
+            for name in words(&parts[kind]) {
+                assert!(
+                    collector[kind].get(&name).is_some(),
+                    "{pipeline}: {kind} has no {name}"
+                );
+            }
+        }
+        assert_eq!(words(&parts["exporters"]), ["otlphttp"], "{pipeline}");
+    }
+    // The service of the compose file mounts the file and sets all of its variables.
+    let files = compose_files();
+    let (_, compose) = files
+        .iter()
+        .find(|(file, _)| file == "compose.yaml")
+        .expect("the file exists");
+    let services = services(compose);
+    let otelcol = &services["otelcol"];
+    let mounts = words(&otelcol["volumes"]);
+    assert!(
+        mounts
+            .iter()
+            .any(|mount| mount.starts_with("./agents/otelcol.yaml:")),
+        "{mounts:?}"
+    );
+    let variables: Vec<&str> = text
+        .split("${env:")
+        .skip(1)
+        .filter_map(|rest| rest.split([':', '}']).next())
+        .collect();
+    assert!(variables.len() >= 4, "{variables:?}");
+    for variable in variables {
+        assert!(
+            otelcol["environment"][variable].is_string(),
+            "{variable} is not set"
+        );
+    }
+}
+
+#[test]
+fn each_container_gets_only_the_tokens_that_it_needs() {
+    let files = compose_files();
+    let (_, compose) = files
+        .iter()
+        .find(|(file, _)| file == "compose.yaml")
+        .expect("the file exists");
+    let mut uses = 0;
+    for (name, service) in services(compose) {
+        let has_admin_token = !words(&service["secrets"]).is_empty();
+        assert_eq!(has_admin_token, name == "tideline", "{name}");
+        if name == "tokens" {
+            continue;
+        }
+        let mounts = words(&service["volumes"]);
+        let mut text = service.to_string();
+        for mounted in mounts.iter().filter(|mount| mount.starts_with("./")) {
+            let from = mounted.split(':').next().unwrap_or_default();
+            let from = workspace().join("docker").join(from);
+            let files = match from.is_dir() {
+                true => files_below(&from),
+                false => vec![from],
+            };
+            let texts = files.iter().map(|file| fs::read_to_string(file).expect("a text"));
+            text.extend(texts);
+        }
+        for role in ["writer", "reader"] {
+            let is_used = text.contains(&format!("/tokens/{role}/token"));
+            let is_mounted = mounts.contains(&format!("{role}-token:/tokens/{role}:ro"));
+            assert_eq!(is_used, is_mounted, "{name}: {role}");
+            uses += usize::from(is_used);
+        }
+    }
+    assert!(uses >= 10, "only {uses} uses of tokens were found");
+}
+
+#[test]
+fn tokens_of_containers_have_only_the_rights_of_their_role() {
+    let folder = DataFolder::new();
+    let tokens = folder.beside("tokens");
+    fs::create_dir(&tokens).expect("the temporary folder can be written");
+    let make = || {
+        let made = Command::new("sh")
+            .arg(workspace().join("docker/make-tokens"))
+            .arg(&tokens)
+            .output()
+            .expect("the shell starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        ["writer", "reader"].map(|role| fs::read_to_string(tokens.join(role).join("token")).expect("a token"))
+    };
+    let made = make();
+    assert_eq!(make(), made, "existing tokens stay");
+    let hashes = tokens.join("hashes/tokens.json");
+    let hashes = hashes.to_str().expect("a plain path");
+    let server = folder.start(&Launch::default().environment("TIDELINE__AUTH__HASHES_FILE", hashes));
+    let [writer, reader] = made.map(|token| server.client().with_token(&token));
+    let write = |client: &Client| client.post_lines("/write?db=default", "cpu usage=1").status;
+    assert_eq!((write(&writer), write(&reader)), (204, 403));
+    for path in ["/metrics", "/api/v1/labels"] {
+        let status = |client: &Client| client.get(path).status;
+        assert_eq!((status(&writer), status(&reader)), (403, 200), "{path}");
+    }
 }
 
 #[test]

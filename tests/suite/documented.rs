@@ -53,15 +53,21 @@ fn schema(name: &str) -> Value {
 /// Returns the rows of the table of settings, from the output of `tideline config reference`.
 fn settings() -> Vec<String> {
     let mut rows = Vec::new();
-    let (mut section, mut about) = (String::new(), Vec::new());
+    let (mut section, mut about, mut unit) = (String::new(), Vec::new(), String::new());
     let reference = said(&["config", "reference"]);
     for line in reference.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             section = name.to_owned();
             about.clear();
+            unit.clear();
         } else if let Some(comment) = line.strip_prefix("# ") {
-            if !comment.starts_with("Unit: ") {
-                about.push(comment.to_owned());
+            match comment.strip_prefix("Unit: ") {
+                Some(rest) => rest
+                    .split(". Environment: ")
+                    .next()
+                    .unwrap_or_default()
+                    .clone_into(&mut unit),
+                None => about.push(comment.to_owned()),
             }
         } else if let Some((name, value)) = line.strip_prefix('#').and_then(|line| line.split_once(" = ")) {
             let default = match value.trim_matches('"') {
@@ -69,10 +75,11 @@ fn settings() -> Vec<String> {
                 value => format!("`{value}`"),
             };
             rows.push(format!(
-                "| `{section}.{name}` | {default} | {} |",
+                "| `{section}.{name}` | {unit} | {default} | {} |",
                 about.join(" ")
             ));
             about.clear();
+            unit.clear();
         }
     }
     rows
@@ -198,4 +205,21 @@ fn every_setting_of_a_table_is_in_the_guide() {
         .map(|mut row| row.remove(0));
     let found: BTreeSet<String> = first_cells.flat_map(|cell| code_words(&cell)).collect();
     assert_eq!(found, settings);
+}
+
+#[test]
+fn the_terms_of_the_glossary_are_sorted() {
+    let page = page("glossary.md").1;
+    let terms: Vec<String> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| term |"))
+        .skip(2)
+        .take_while(|line| line.starts_with("| "))
+        .filter_map(|line| line.split('|').nth(1))
+        .map(|term| term.trim().to_lowercase())
+        .collect();
+    assert!(terms.len() > 50, "{terms:?}");
+    for pair in terms.windows(2) {
+        assert!(pair[0] < pair[1], "{pair:?}");
+    }
 }

@@ -369,8 +369,10 @@ fn every_crate_is_under_the_same_rules() {
 
 #[test]
 fn the_map_is_true_and_complete() {
-    let map = fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let page = |name: &str| fs::read_to_string(workspace().join(name)).expect("the page is there");
+    let (map, lists) = (page("ARCHITECTURE.md"), page("CONTRIBUTING.md"));
     let missing: Vec<String> = quoted_paths(&map)
+        .chain(quoted_paths(&lists))
         .filter(|path| {
             let file = workspace().join(path);
             !file.exists() && !file.with_extension("rs").exists()
@@ -379,7 +381,7 @@ fn the_map_is_true_and_complete() {
         .collect();
     assert_none(
         &missing,
-        "every path in ARCHITECTURE.md exists, as a file, a folder or a module",
+        "every path in ARCHITECTURE.md and CONTRIBUTING.md exists, as a file, a folder or a module",
     );
     let unmapped: Vec<String> = manifests()
         .into_iter()

@@ -32,6 +32,7 @@ mod model;
 mod openapi_client;
 mod openapi_examples;
 mod otlp_client;
+mod packaging;
 mod prometheus_client;
 mod prometheus_openapi;
 mod promql_scripts;
