@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
 use rustix::process::Signal;
@@ -19,6 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
 use tempfile::TempDir;
+use tideline_model::{Clock as _, SystemClock};
 use time::OffsetDateTime;
 
 use crate::process::{Running, output, text, tideline};
@@ -58,7 +59,8 @@ fn replace_with_an_old_one(folder: &Path) {
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let now = OffsetDateTime::from(SystemTime::now());
+    let seconds = SystemClock.now().nanos() / 1_000_000_000;
+    let now = OffsetDateTime::from_unix_timestamp(seconds).expect("a time");
     params.not_before = now - time::Duration::days(80);
     params.not_after = now + time::Duration::days(10);
     let certificate = params.self_signed(&key).expect("a certificate");
