@@ -631,7 +631,7 @@ impl ChangeStreams {
     }
 
     fn view_of_checkpoint(&self, partition: u16, checkpoint: &StoredCheckpoint) -> Checkpoint {
-        // The positive lag of a position that is behind. The newest change is read once, so both agree.
+        // A position that is behind has a positive lag, so both are of the same moment.
         let lag = self.lag_of(checkpoint.position());
         Checkpoint {
             partition,

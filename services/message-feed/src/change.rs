@@ -351,7 +351,10 @@ fn change(
         edits.retain(|edit| !closed.contains(&edit.sequence));
         // A write has a limited size, so the oldest of many events are changed before.
         let mut earlier = batches(&edits);
-        let edits = earlier.pop().unwrap_or_default();
+        // The last write also holds the message and its entries, so a large event is changed before.
+        let fits =
+            |batch: &mut &[Edit]| batch.iter().map(|edit| edit.bytes).sum::<usize>() <= EDIT_BYTES_PER_WRITE;
+        let edits = earlier.pop_if(fits).unwrap_or_default();
         // Readers of all tables wait for the end of a claim, so it begins after the scan of the feed.
         let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
         if !earlier.is_empty() {

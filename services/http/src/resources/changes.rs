@@ -161,7 +161,7 @@ async fn get(
     responses((status = 204, description = "The stream does not exist any more"), Failures)
 )]
 async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Result<StatusCode> {
-    change(&app, move |streams| streams.delete_stream(&stream)).await?;
+    change_of(&app, stream, |streams, stream| streams.delete_stream(stream)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -221,9 +221,10 @@ async fn put_group(
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(settings): JsonBody<GroupSettings>,
 ) -> Result<Json<GroupDetail>> {
-    // The stream can have been replaced while the body of the request arrived.
-    app.check_stream(&stream, false)?;
-    let group = change(&app, move |streams| streams.put_group(&stream, &group, &settings)).await?;
+    let group = change_of(&app, stream, move |streams, stream| {
+        streams.put_group(stream, &group, &settings)
+    })
+    .await?;
     Ok(Json(GroupDetail {
         group,
         request_id: id.into(),
@@ -257,7 +258,10 @@ async fn get_group(
     responses((status = 204, description = "The group does not exist any more"), Failures)
 )]
 async fn delete_group(app: Grant, Path(GroupPath { stream, group }): Path<GroupPath>) -> Result<StatusCode> {
-    change(&app, move |streams| streams.delete_group(&stream, &group)).await?;
+    change_of(&app, stream, move |streams, stream| {
+        streams.delete_group(stream, &group)
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -305,13 +309,28 @@ async fn confirm(
     Path(GroupPath { stream, group }): Path<GroupPath>,
     JsonBody(request): JsonBody<ConfirmChanges>,
 ) -> Result<Json<Checkpoint>> {
-    // The stream can have been replaced while the body of the request arrived.
+    // A missing stream is reported before an invalid cursor.
     app.check_stream(&stream, false)?;
     let position: Position = request.cursor.parse()?;
-    let checkpoint = change(&app, move |streams| {
-        streams.confirm(&stream, &group, (request.partition, position), request.rewind)
+    let checkpoint = change_of(&app, stream, move |streams, stream| {
+        streams.confirm(stream, &group, (request.partition, position), request.rewind)
     });
     Ok(Json(checkpoint.await?))
+}
+
+/// Changes an existing stream. The stream can have been replaced while the body of the request arrived or while the
+/// request waited for its permit, so it is checked directly before the change.
+async fn change_of<T: Send + 'static>(
+    app: &Grant,
+    stream: String,
+    call: impl FnOnce(&ChangeStreams, &str) -> tideline_change_stream::Result<T> + Send + 'static,
+) -> Result<T> {
+    let (access, streams) = (app.clone(), app.change_streams.clone());
+    app.change(move |_| {
+        access.check_stream(&stream, false)?;
+        Ok(call(&streams, &stream)?)
+    })
+    .await
 }
 
 /// Reads a page, and waits for a first record if the request has a time to wait.

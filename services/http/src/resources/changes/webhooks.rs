@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{StreamPath, change, with_streams};
+use super::{StreamPath, change_of, with_streams};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
@@ -96,14 +96,12 @@ async fn put(
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(settings): JsonBody<WebhookSettings>,
 ) -> Result<Json<WebhookDetail>> {
-    // The stream can have been replaced while the body of the request arrived.
-    app.check_stream(&stream, false)?;
     let secret = match settings.secret {
         Some(_) => "new",
         None => "unchanged",
     };
-    let webhook = change(&app, move |streams| {
-        streams.put_webhook(&stream, &webhook, &settings)
+    let webhook = change_of(&app, stream, move |streams, stream| {
+        streams.put_webhook(stream, &webhook, &settings)
     })
     .await?;
     // The path of the address can hold a secret. The response does not contain it either.
@@ -144,7 +142,10 @@ async fn get(
     responses((status = 204, description = "The webhook does not exist any more"), Failures)
 )]
 async fn delete(app: Grant, Path(WebhookPath { stream, webhook }): Path<WebhookPath>) -> Result<StatusCode> {
-    change(&app, move |streams| streams.delete_webhook(&stream, &webhook)).await?;
+    change_of(&app, stream, move |streams, stream| {
+        streams.delete_webhook(stream, &webhook)
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -163,7 +164,10 @@ async fn resume(
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
 ) -> Result<Json<WebhookDetail>> {
-    let webhook = change(&app, move |streams| streams.resume_webhook(&stream, &webhook)).await?;
+    let webhook = change_of(&app, stream, move |streams, stream| {
+        streams.resume_webhook(stream, &webhook)
+    })
+    .await?;
     Ok(Json(WebhookDetail {
         webhook,
         request_id: id.into(),
@@ -206,8 +210,8 @@ async fn discard(
         delivery,
     }): Path<DeliveryPath>,
 ) -> Result<StatusCode> {
-    change(&app, move |streams| {
-        streams.discard_delivery(&stream, &webhook, &delivery)
+    change_of(&app, stream, move |streams, stream| {
+        streams.discard_delivery(stream, &webhook, &delivery)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -229,7 +233,7 @@ async fn replay(
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
     JsonBody(request): JsonBody<ReplayWebhook>,
 ) -> Result<Json<ReplayReport>> {
-    // The stream can have been replaced while the body of the request arrived.
+    // A missing stream is reported before an invalid cursor.
     app.check_stream(&stream, false)?;
     let report = |delivered, failed| {
         Json(ReplayReport {
@@ -243,13 +247,15 @@ async fn replay(
             return Err(Failure::invalid("give either `ids` or `cursor`"));
         }
         let position: Position = cursor.parse()?;
-        change(&app, move |streams| {
-            streams.rewind_webhook(&stream, &webhook, position)
+        change_of(&app, stream, move |streams, stream| {
+            streams.rewind_webhook(stream, &webhook, position)
         })
         .await?;
         return Ok(report(0, Vec::new()));
     }
     let _permit = app.permit(&app.requested_jobs).await?;
+    // The stream can have been replaced while the request waited.
+    app.check_stream(&stream, false)?;
     let (delivered, failed) = delivery::replay(&app.change_streams, &stream, &webhook, request.ids).await?;
     Ok(report(delivered, failed))
 }
