@@ -93,7 +93,7 @@ fn with_checksum(mut content: Vec<u8>, checksum: u64) -> Vec<u8> {
 fn options() -> CatalogOptions {
     CatalogOptions {
         source_tags: vec!["host".to_owned()],
-        raw_key_cache_bytes: 0,
+        raw_key_budget: Arc::default(),
         unflushed: Arc::default(),
     }
 }

@@ -16,7 +16,7 @@ use tideline_model::{Identity, Ordinal, TableId};
 use tideline_search_index::{
     FindRequest, IndexOptions, SearchIndex, Seen, SeenLookup, Sort, SortBy, SortDirection,
 };
-use tideline_timeline_catalog::{Catalog, CatalogOptions, LastKey};
+use tideline_timeline_catalog::{Catalog, CatalogOptions, LastKey, RawKeyBudget};
 
 const TIMELINES: u32 = 200_000;
 const TABLE: TableId = TableId(1);
@@ -97,7 +97,7 @@ fn main() {
 fn options() -> CatalogOptions {
     CatalogOptions {
         source_tags: vec!["hostname".to_owned()],
-        raw_key_cache_bytes: 128 << 20,
+        raw_key_budget: Arc::new(RawKeyBudget::new(128 << 20)),
         unflushed: Arc::default(),
     }
 }

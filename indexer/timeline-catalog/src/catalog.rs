@@ -12,6 +12,7 @@ use tideline_model::{Identity, Ordinal, SearchAnalyzer, TableId, TimelineId};
 
 use crate::change::UnflushedBytes;
 use crate::metadata::MetadataOfMetrics;
+use crate::raw_keys::RawKeyBudget;
 use crate::reader::CatalogReader;
 use crate::searches::SavedSearches;
 use crate::state::State;
@@ -48,8 +49,8 @@ pub struct Catalog {
 pub struct CatalogOptions {
     /// Tag keys that identify the machine; the first one present applies.
     pub source_tags: Vec<String>,
-    /// Budget of the raw key cache, in bytes. A key costs its length plus 24 bytes.
-    pub raw_key_cache_bytes: usize,
+    /// Budget of the raw key caches, shared by all catalogs of the process. A key costs its length plus 24 bytes.
+    pub raw_key_budget: Arc<RawKeyBudget>,
     /// Counter of bytes that only the journal holds, shared by all catalogs that are flushed together.
     pub unflushed: Arc<UnflushedBytes>,
 }
@@ -70,12 +71,12 @@ impl Catalog {
     pub fn new(table: TableId, options: CatalogOptions) -> Self {
         let CatalogOptions {
             source_tags,
-            raw_key_cache_bytes,
+            raw_key_budget,
             unflushed,
         } = options;
         Self {
             table,
-            state: RwLock::new(State::new(source_tags, raw_key_cache_bytes)),
+            state: RwLock::new(State::new(source_tags, raw_key_budget)),
             writing: Mutex::default(),
             editing: Mutex::new(()),
             unflushed,

@@ -82,7 +82,7 @@ pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};
 pub use names::{CountedName, NameRef, NameSelection};
-pub use raw_keys::LastKey;
+pub use raw_keys::{LastKey, RawKeyBudget};
 pub use reader::{CatalogReader, Entry};
 pub use searches::SavedSearches;
 pub use subset::CatalogSubset;

@@ -17,7 +17,7 @@ use crate::attributes::{AttributeType, Attributes};
 use crate::edits::{Edited, Edits};
 use crate::names::NameCounts;
 use crate::packed::Packed;
-use crate::raw_keys::RawKeyCache;
+use crate::raw_keys::{RawKeyBudget, RawKeyCache};
 use crate::row::Row;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::value::AttributeRef;
@@ -87,7 +87,7 @@ pub(crate) enum Stage {
 }
 
 impl State {
-    pub(crate) fn new(source_tags: Vec<String>, raw_key_bytes_max: usize) -> Self {
+    pub(crate) fn new(source_tags: Vec<String>, raw_key_budget: Arc<RawKeyBudget>) -> Self {
         Self {
             source_tags,
             analyzers: Arc::default(),
@@ -99,7 +99,7 @@ impl State {
             ids: Vec::new(),
             values: Vec::new(),
             by_id: HashTable::new(),
-            raw_keys: RawKeyCache::new(raw_key_bytes_max),
+            raw_keys: RawKeyCache::new(raw_key_budget),
             visible: RoaringBitmap::new(),
             unsaved: RoaringBitmap::new(),
             outdated: RoaringBitmap::new(),

@@ -55,7 +55,7 @@ impl Catalog {
 
     /// Writes the rows that may differ from memory: rows of visible timelines, saved searches and metadata of metrics.
     /// Deletes the rows of removed timelines. The writes are not synced: call [`rows_synced`](Self::rows_synced) after
-    /// a sync.
+    /// a sync. If the budget of raw keys was used up, frees the older half of the raw key cache.
     ///
     /// Must be completed and synced before the journal discards the entries that carried the changes. Without
     /// `rows_synced`, the next call writes the same rows again.
@@ -68,6 +68,8 @@ impl Catalog {
         backend: &dyn Backend,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
+        let freed = self.state.write().raw_keys.give_way();
+        drop(freed);
         let mut writing = self.writing.lock();
         *writing = WrittenRows::default();
         writing.timelines = self.write_timelines(backend, stamp, Durability::Buffered, |state| {

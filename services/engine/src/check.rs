@@ -77,7 +77,7 @@ pub fn check_database(backend: &dyn Backend) -> CheckReport {
         }
         let options = CatalogOptions {
             source_tags: table.spec.source_tags.clone(),
-            raw_key_cache_bytes: 0,
+            raw_key_budget: Arc::default(),
             unflushed: Arc::default(),
         };
         let findings = &mut report.findings;

@@ -20,7 +20,7 @@ use tideline_log::{
 use tideline_model::{Durability, Identity, Ordinal, SequenceNumber, TableId, TimelineId};
 use tideline_series_store::TimelineDirectory;
 use tideline_timeline_catalog::value::AttributeRef;
-use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogError, UnflushedBytes};
+use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogError, RawKeyBudget, UnflushedBytes};
 
 use crate::activity::Activity;
 
@@ -33,6 +33,8 @@ pub(crate) struct Catalogs {
     replayed: AtomicBool,
     /// Journal bytes of catalog changes that are not in rows yet.
     unflushed: Arc<UnflushedBytes>,
+    /// Budget of the raw key caches of all catalogs.
+    raw_key_budget: Arc<RawKeyBudget>,
 }
 
 /// Number of journal bytes of catalog changes at which rows are written; bounds the replay of the next start.
@@ -46,6 +48,14 @@ pub(crate) struct TableState {
 }
 
 impl Catalogs {
+    /// Creates an empty directory, whose catalogs use at most `raw_key_bytes` bytes for raw keys.
+    pub(crate) fn new(raw_key_bytes: usize) -> Self {
+        Self {
+            raw_key_budget: Arc::new(RawKeyBudget::new(raw_key_bytes)),
+            ..Self::default()
+        }
+    }
+
     /// Marks the journal as replayed, and deletes the rows of timelines that the replay removed.
     pub(crate) fn replayed(&self, stamps: &Stamps) {
         self.replayed.store(true, Ordering::SeqCst);
@@ -73,6 +83,11 @@ impl Catalogs {
     /// Returns the counter to which catalogs add the bytes of their changes.
     pub(crate) fn unflushed(&self) -> &Arc<UnflushedBytes> {
         &self.unflushed
+    }
+
+    /// Returns the budget of the raw key caches of all catalogs.
+    pub(crate) fn raw_key_budget(&self) -> &Arc<RawKeyBudget> {
+        &self.raw_key_budget
     }
 
     pub(crate) fn get(&self, table: TableId) -> Option<TableState> {

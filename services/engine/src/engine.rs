@@ -106,7 +106,7 @@ pub struct Settings {
     pub store: tideline_series_store::Settings,
     /// Settings of the rows of wide tables.
     pub rows: tideline_wide_table::Settings,
-    /// Size of the cache of raw series keys per table, in bytes.
+    /// Size of the caches of raw series keys of all tables together, in bytes.
     pub raw_key_cache_bytes: usize,
     /// Limits per table, and the maximum number of tables.
     pub tables: TableLimits,
@@ -247,11 +247,11 @@ impl Engine {
     /// ```
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
         let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
-        let catalogs = Arc::new(Catalogs::default());
+        let catalogs = Arc::new(Catalogs::new(settings.raw_key_cache_bytes));
         let backend = recovery.backend();
         catalogs.use_backend(Arc::clone(backend));
         for table in recovery.tables() {
-            let options = catalog_options(&settings, &catalogs, table.spec().source_tags.clone());
+            let options = catalog_options(&catalogs, table.spec().source_tags.clone());
             let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
             catalog.set_analyzers(table.spec().attribute_analyzers.clone());
             catalogs.get_or_insert(table.id(), || catalog);
@@ -521,7 +521,7 @@ impl Engine {
         let table_state = self.catalogs.get_or_insert(table.id(), || {
             is_new = true;
             let source_tags = table.spec().source_tags.clone();
-            let options = catalog_options(&self.settings, &self.catalogs, source_tags);
+            let options = catalog_options(&self.catalogs, source_tags);
             let catalog = Catalog::new(table.id(), options);
             catalog.set_analyzers(table.spec().attribute_analyzers.clone());
             catalog
@@ -533,10 +533,10 @@ impl Engine {
     }
 }
 
-fn catalog_options(settings: &Settings, catalogs: &Catalogs, source_tags: Vec<String>) -> CatalogOptions {
+fn catalog_options(catalogs: &Catalogs, source_tags: Vec<String>) -> CatalogOptions {
     CatalogOptions {
         source_tags,
-        raw_key_cache_bytes: settings.raw_key_cache_bytes,
+        raw_key_budget: Arc::clone(catalogs.raw_key_budget()),
         unflushed: Arc::clone(catalogs.unflushed()),
     }
 }

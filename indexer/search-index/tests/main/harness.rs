@@ -76,7 +76,7 @@ pub(crate) fn options() -> IndexOptions {
 fn catalog_options() -> CatalogOptions {
     CatalogOptions {
         source_tags: SOURCE_TAGS.map(str::to_owned).to_vec(),
-        raw_key_cache_bytes: 0,
+        raw_key_budget: Arc::default(),
         unflushed: Arc::default(),
     }
 }

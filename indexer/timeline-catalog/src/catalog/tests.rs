@@ -16,7 +16,7 @@ const ALL: NameSelection<'_> = NameSelection {
 fn catalog() -> Catalog {
     let options = CatalogOptions {
         source_tags: vec!["host".to_owned(), "instance".to_owned()],
-        raw_key_cache_bytes: 1 << 20,
+        raw_key_budget: Arc::new(RawKeyBudget::new(1 << 20)),
         unflushed: Arc::default(),
     };
     Catalog::new(TableId(3), options)

@@ -77,7 +77,7 @@ pub(crate) fn unknown() -> CommitError {
 pub(crate) fn options() -> CatalogOptions {
     CatalogOptions {
         source_tags: vec!["host".to_owned()],
-        raw_key_cache_bytes: 0,
+        raw_key_budget: Arc::default(),
         unflushed: Arc::default(),
     }
 }

@@ -464,7 +464,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "storage.series_cache_bytes",
-        "Bytes per table of the cache that finds a timeline by its measurement and tags as written in a request.",
+        "Bytes of the caches of all tables that find a timeline by its measurement and tags as written in a request.",
         |config| Slot::Bytes(&mut config.engine.raw_key_cache_bytes),
     ),
     Key::new(
