@@ -28,7 +28,7 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
          reverse(c), generated(i)))",
     ] {
         let Ok(Statement::Change(statement)) = parse(table, &[]) else { panic!("{table}") };
-        change(&engine, statement).expect("a table");
+        change(&engine, *statement, &|_, _| {}).expect("a table");
     }
     engine
 });
@@ -43,13 +43,19 @@ fuzz_target!(|text: &str| {
         Ok(Statement::Write(write)) => {
             let _ = WritePlan::new(&ENGINE, write);
         }
-        Ok(Statement::Change(TableStatement::Create(create))) => {
+        Ok(Statement::Change(statement)) => {
+            let TableStatement::Create(create) = *statement else {
+                return;
+            };
             let spec = TableSpec {
                 model: TableModel::Wide,
                 ..TableSpec::default()
             };
             let shown = create_table(&create.table.text, &spec, &create.rows);
-            let Ok(Statement::Change(TableStatement::Create(again))) = parse(&shown, &[]) else {
+            let Ok(Statement::Change(again)) = parse(&shown, &[]) else {
+                panic!("{shown}");
+            };
+            let TableStatement::Create(again) = *again else {
                 panic!("{shown}");
             };
             assert_eq!(again.rows, create.rows, "{shown}");
