@@ -138,15 +138,12 @@ impl PageBuilder<'_> {
             let sequence = entry.0;
             // The previous page may have ended inside the first entry.
             let done = match self.page.next.sequence == sequence {
-                true => self.page.next.change,
+                true => usize::try_from(self.page.next.change).unwrap_or(usize::MAX),
                 false => 0,
             };
             let Some(changes) = decoder.decode(entry)? else {
                 let dropped = decoder.dropped_tables(entry)?;
-                for (number, table) in (0..)
-                    .zip(&dropped)
-                    .skip(usize::try_from(done).unwrap_or(usize::MAX))
-                {
+                for (number, table) in (0..).zip(&dropped).skip(done) {
                     if self.is_full() {
                         return Ok(());
                     }
@@ -173,10 +170,7 @@ impl PageBuilder<'_> {
                 None => true,
             };
             if has_owner && ChangeStreams::has_table(&self.settings, &table) {
-                for (number, change) in (0..)
-                    .zip(&changes.changes)
-                    .skip(usize::try_from(done).unwrap_or(usize::MAX))
-                {
+                for (number, change) in (0..).zip(&changes.changes).skip(done) {
                     if self.is_full() {
                         return Ok(());
                     }

@@ -72,7 +72,7 @@ pub struct AuditRecord {
     pub count: u64,
     /// Id of the request of a change.
     pub request_id: Option<String>,
-    /// What a change has changed, without secrets.
+    /// Description of the change, without secrets.
     pub detail: Option<String>,
 }
 

@@ -73,6 +73,22 @@ enum RowChange {
     Delete,
 }
 
+impl RowChange {
+    /// Returns true if values of the message are removed.
+    fn removes_values(&self) -> bool {
+        !matches!(self, Self::Update(_))
+    }
+
+    /// Returns the action on the row. `time` is the time of its values.
+    fn action(&self, time: i64) -> Action<'_> {
+        match self {
+            Self::Update(update) => Action::Update(update.clone()),
+            Self::Replace(values) => Action::Put(to_columns(values.iter(), time)),
+            Self::Delete => Action::Delete,
+        }
+    }
+}
+
 /// Returns the name and the newest value of a column; `None` without a value.
 fn value_of(column: &Column<'_>) -> Option<(ColumnName<'static>, CellValue<'static>)> {
     let newest = column.newest()?;
@@ -342,11 +358,9 @@ fn change(
                 target.sequence
             )));
         }
-        let mut edits = match &change.row {
-            RowChange::Update(_) => Vec::new(),
-            RowChange::Replace(_) | RowChange::Delete => {
-                edits_with_values(engine, table, feed, (target.sequence, &row))?
-            }
+        let mut edits = match change.row.removes_values() {
+            false => Vec::new(),
+            true => edits_with_values(engine, table, feed, (target.sequence, &row))?,
         };
         edits.retain(|edit| !closed.contains(&edit.sequence));
         // A write has a limited size, so the oldest of many events are changed before.
@@ -357,17 +371,8 @@ fn change(
         let edits = earlier.pop_if(fits).unwrap_or_default();
         // Readers of all tables wait for the end of a claim, so it begins after the scan of the feed.
         let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
-        if !earlier.is_empty() {
-            // Without the message, the feed can have been deleted before the claim. The last write checks this itself.
-            let found = engine.row(table, &key)?;
-            if found.map(|row| row.digest()) != Some(stored.digest()) {
-                continue;
-            }
-            if let Some(event) = target.event
-                && engine.row(table, &stored_key(table, feed, event)?.0)?.is_some()
-            {
-                return Err(number_in_use("the event"));
-            }
+        if !earlier.is_empty() && !is_possible(engine, table, feed, (&key, &stored), target.event)? {
+            continue;
         }
         complete_event(
             table,
@@ -393,11 +398,7 @@ fn change(
                 key: key.clone(),
                 partition,
                 time: event.time,
-                action: match &change.row {
-                    RowChange::Update(update) => Action::Update(update.clone()),
-                    RowChange::Replace(values) => Action::Put(to_columns(values.iter(), event.time)),
-                    RowChange::Delete => Action::Delete,
-                },
+                action: change.row.action(event.time),
                 condition: None,
                 image: Image::None,
             };
@@ -449,6 +450,31 @@ fn change(
         attempts: ATTEMPTS_MAX,
     };
     Err(EngineError::from(contended).into())
+}
+
+/// Returns false if a message has changed since it was read, before writes that do not check this themselves. Without
+/// the message, its feed can have been deleted before the claim.
+///
+/// # Errors
+///
+/// The error of a number of the event that is in use.
+fn is_possible(
+    engine: &Engine,
+    table: &WideTable,
+    feed: TimelineId,
+    (key, stored): (&[u8], &StoredRow),
+    event: Option<i64>,
+) -> Result<bool> {
+    let found = engine.row(table, key)?;
+    if found.map(|row| row.digest()) != Some(stored.digest()) {
+        return Ok(false);
+    }
+    match event {
+        Some(event) if engine.row(table, &stored_key(table, feed, event)?.0)?.is_some() => {
+            Err(number_in_use("the event"))
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Event of an edit that has values of its message.
@@ -596,20 +622,7 @@ pub fn count(
     add: &BTreeMap<String, i64>,
     terms: &WriteTerms<'_>,
 ) -> Result<BTreeMap<String, i64>> {
-    if add.is_empty() {
-        return Err(RowsError::Invalid(
-            "add is empty; name at least one counter".to_owned(),
-        ));
-    }
-    if let Some(name) = add
-        .keys()
-        .find(|name| !(1..=COUNTER_BYTES_MAX).contains(&name.len()))
-    {
-        return Err(RowsError::Invalid(format!(
-            "the name of a counter has {} bytes; 1 to {COUNTER_BYTES_MAX} are allowed",
-            name.len()
-        )));
-    }
+    check_counters(add)?;
     let feed = engine.feed(table, target.feed)?;
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
     let (key, partition) = stored_key(table, feed, target.sequence)?;
@@ -701,6 +714,23 @@ pub fn count(
             table, &refused,
         ))),
         _ => Err(missing(table, target.sequence)),
+    }
+}
+
+/// Checks the names of the counters of a request.
+fn check_counters(add: &BTreeMap<String, i64>) -> Result<()> {
+    if add.is_empty() {
+        return Err(RowsError::Invalid(
+            "add is empty; name at least one counter".to_owned(),
+        ));
+    }
+    let is_wrong = |name: &&String| !(1..=COUNTER_BYTES_MAX).contains(&name.len());
+    match add.keys().find(is_wrong) {
+        None => Ok(()),
+        Some(name) => Err(RowsError::Invalid(format!(
+            "the name of a counter has {} bytes; 1 to {COUNTER_BYTES_MAX} are allowed",
+            name.len()
+        ))),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::codec;
 use crate::entry::Change;
 use crate::error::Damage;
 use crate::mutation::Effect;
-use row_key::RowKey;
+pub(crate) use row_key::RowKey;
 
 /// Mutations of one row, oldest first.
 pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
@@ -246,11 +246,11 @@ impl TableBuffer {
     /// The errors of `take`.
     pub(crate) fn each_row(
         &self,
-        take: &mut dyn FnMut(&Bytes, &Mutations) -> Result<(), Damage>,
+        take: &mut dyn FnMut(&RowKey<'_>, &Mutations) -> Result<(), Damage>,
     ) -> Result<(), Damage> {
         let changes = self.changes.read();
         let mut rows = changes.rows.iter();
-        rows.try_for_each(|(key, row)| take(&key.to_bytes(), &row.mutations))
+        rows.try_for_each(|(key, row)| take(key, &row.mutations))
     }
 
     /// Returns the deleted ranges, ascending.

@@ -212,7 +212,7 @@ impl WideStore {
 fn numbers_in(buffer: &TableBuffer, rules: &TableRules) -> std::result::Result<BTreeSet<i32>, Damage> {
     let mut numbers = BTreeSet::new();
     buffer.each_row(&mut |key, _| {
-        numbers.insert(rules.part_of(key)?);
+        numbers.insert(rules.part_of(key.bytes())?);
         Ok(())
     })?;
     Ok(numbers)

@@ -36,6 +36,17 @@ fn write_points(write: impl Fn(String)) {
     }
 }
 
+/// Writes the points to a server that requires tokens.
+fn write_as_root(server: &Server) {
+    write_points(|lines| {
+        let authorization = access::bearer(access::ROOT);
+        let headers = [("authorization", &*authorization), ("content-type", "text/plain")];
+        server
+            .send("POST", POINTS, &headers, lines.as_bytes())
+            .expect(200);
+    });
+}
+
 /// Queries all rows and reads only the status of the response.
 fn fetch(server: &Server) -> TcpStream {
     fetch_with(server, ALL_POINTS, "")
@@ -131,13 +142,7 @@ fn a_query_ends_when_its_client_leaves() {
 fn running_queries_of_a_revoked_token_end() {
     let server = access::start();
     let root = |path: &str, body: &str| access::ask(&server, access::ROOT, "POST", path, body);
-    write_points(|lines| {
-        let authorization = access::bearer(access::ROOT);
-        let headers = [("authorization", &*authorization), ("content-type", "text/plain")];
-        server
-            .send("POST", POINTS, &headers, lines.as_bytes())
-            .expect(200);
-    });
+    write_as_root(&server);
     let wide = json!({"name": "wide", "model": "wide", "wide": {"key": [{"name": "id", "type": "i64"}]}});
     root("/v1/tables", &wide.to_string()).expect(201);
     let text = "x".repeat(60_000);
@@ -163,13 +168,7 @@ fn running_queries_of_a_revoked_token_end() {
 fn a_running_query_ends_with_the_overlap_of_its_secret() {
     let server = access::start();
     let root = |method: &str, path: &str, body: &str| access::ask(&server, access::ROOT, method, path, body);
-    write_points(|lines| {
-        let authorization = access::bearer(access::ROOT);
-        let headers = [("authorization", &*authorization), ("content-type", "text/plain")];
-        server
-            .send("POST", POINTS, &headers, lines.as_bytes())
-            .expect(200);
-    });
+    write_as_root(&server);
     let created = access::create(&server, &json!({"name": "a", "roles": ["reader"]}));
     let token = created["token"].as_str().expect("a token");
     let mut stream = fetch_with(&server, ALL_POINTS, token);

@@ -252,17 +252,13 @@ fn write_days(engine: &Engine, table: &WideTable, days: &[i64]) {
     written.expect("they are written");
 }
 
-#[test]
-fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
-    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
-    let index = tempfile::tempdir().expect("a temporary folder");
-    let settings = Settings::new(index.path().join("index"));
-    let (engine, scheduler) = opened(&clock, settings);
+/// Creates the table `rows`, which is divided by day, with rows of four days. Returns its settings.
+fn divided_by_day(engine: &Engine) -> TableSpec {
     let wide = serde_json::json!({
         "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
         "parts": {"by": "at", "every": "day"},
     });
-    let mut spec = TableSpec {
+    let spec = TableSpec {
         model: TableModel::Wide,
         wide: Some(serde_json::from_value(wide).expect("valid settings")),
         ..TableSpec::default()
@@ -270,7 +266,23 @@ fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     let name = TableName::new("rows").expect("a name");
     engine.create_table(name, spec.clone()).expect("it is created");
     let table = engine.wide_table("rows").expect("it exists");
-    write_days(&engine, &table, &[0, 1, 9, 30]);
+    write_days(engine, &table, &[0, 1, 9, 30]);
+    spec
+}
+
+/// Returns the tiers of the parts of the table `rows`.
+fn tiers(engine: &Engine) -> Vec<Option<Tier>> {
+    let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
+    parts.expect("parts").iter().map(|part| part.tier).collect()
+}
+
+#[test]
+fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let settings = Settings::new(index.path().join("index"));
+    let (engine, scheduler) = opened(&clock, settings);
+    let mut spec = divided_by_day(&engine);
     let outcomes = || -> Vec<String> {
         let filter = JobFilter {
             kind: Some(JobKind::RemoveExpired),
@@ -286,10 +298,7 @@ fn parts_move_to_the_cold_tier_and_are_dropped_by_their_ages() {
     parts.expect("it is divided").hot = Some(8 * DAY);
     engine.alter_table("rows", spec.clone()).expect("it is changed");
     scheduler.run_due();
-    let tiers = || -> Vec<Option<Tier>> {
-        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
-        parts.expect("parts").iter().map(|part| part.tier).collect()
-    };
+    let tiers = || tiers(&engine);
     let (hot, cold) = (Some(Tier::Hot), Some(Tier::Cold));
     assert_eq!(tiers(), [cold, cold, hot, hot]);
     assert_eq!(visible(&engine, RowPath::Primary), 4, "cold parts are read");
@@ -314,19 +323,7 @@ fn parts_move_and_are_dropped_at_the_times_of_their_schedules() {
     let index = tempfile::tempdir().expect("a temporary folder");
     let settings = Settings::new(index.path().join("index"));
     let (engine, scheduler) = opened(&clock, settings);
-    let wide = serde_json::json!({
-        "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
-        "parts": {"by": "at", "every": "day"},
-    });
-    let mut spec = TableSpec {
-        model: TableModel::Wide,
-        wide: Some(serde_json::from_value(wide).expect("valid settings")),
-        ..TableSpec::default()
-    };
-    let name = TableName::new("rows").expect("a name");
-    engine.create_table(name, spec.clone()).expect("it is created");
-    let table = engine.wide_table("rows").expect("it exists");
-    write_days(&engine, &table, &[0, 1, 9, 30]);
+    let mut spec = divided_by_day(&engine);
     engine.seal().expect("the rows are flushed");
     // The time of each schedule is six hours after the change of the settings, or slightly earlier.
     let after = |hours: i64| Schedule::Cron {
@@ -339,10 +336,7 @@ fn parts_move_and_are_dropped_at_the_times_of_their_schedules() {
     (parts.migrate, parts.expire) = (after(6), after(12));
     parts.move_bytes_per_second = Some(1 << 40);
     engine.alter_table("rows", spec).expect("it is changed");
-    let tiers = || -> Vec<Option<Tier>> {
-        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
-        parts.expect("parts").iter().map(|part| part.tier).collect()
-    };
+    let tiers = || tiers(&engine);
     let pass = |hours: i64| {
         for _ in 0..hours {
             clock.advance(HOUR);
@@ -421,19 +415,7 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     let archive = ArchiveSettings::new(folder.path().join("temporary"));
     settings.store.archive = Some(Arc::new(Archive::open(archive).expect("it opens")));
     let (engine, scheduler) = opened(&clock, settings);
-    let wide = serde_json::json!({
-        "key": [{"name": "id", "type": "u64"}, {"name": "at", "type": "timestamp"}],
-        "parts": {"by": "at", "every": "day"},
-    });
-    let mut spec = TableSpec {
-        model: TableModel::Wide,
-        wide: Some(serde_json::from_value(wide).expect("valid settings")),
-        ..TableSpec::default()
-    };
-    let name = TableName::new("rows").expect("a name");
-    engine.create_table(name, spec.clone()).expect("it is created");
-    let table = engine.wide_table("rows").expect("it exists");
-    write_days(&engine, &table, &[0, 1, 9, 30]);
+    let mut spec = divided_by_day(&engine);
     engine.seal().expect("the rows are flushed");
     let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
     parts.expect("it is divided").archive = Some(PartsArchive {
@@ -448,10 +430,7 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
         let folders = below(&rows).filter(|folder| folder.file_name() != "_parts");
         folders.map(|folder| below(&folder.path()).count()).sum()
     };
-    let tiers = || -> Vec<Option<Tier>> {
-        let parts = engine.table_parts(&engine.wide_table("rows").expect("it exists"));
-        parts.expect("parts").iter().map(|part| part.tier).collect()
-    };
+    let tiers = || tiers(&engine);
     scheduler.run_due();
     let (hot, cold, archived) = (Some(Tier::Hot), Some(Tier::Cold), Some(Tier::Archive));
     assert_eq!(tiers(), [archived, archived, hot, hot]);
@@ -459,6 +438,7 @@ fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     assert_eq!(visible(&engine, RowPath::Primary), 4, "archived parts are read");
 
     // A restored part stays for its time, and is archived again.
+    let table = engine.wide_table("rows").expect("it exists");
     let parts = engine.table_parts(&table).expect("parts");
     let until = Timestamp::from_nanos_clamped(START + 2 * DAY);
     let restored = engine.restore_parts(&table, &parts[..1], until, &mut |_| ControlFlow::Continue(()));

@@ -12,7 +12,7 @@ const HEAD_BYTES: usize = 16;
 
 /// Key of a changed row. A key that is only searched for borrows its bytes.
 #[derive(Debug)]
-pub(super) struct RowKey<'k> {
+pub(crate) struct RowKey<'k> {
     /// First bytes of the key as a big-endian number, filled up with zeros.
     head: u128,
     bytes: KeyBytes<'k>,
@@ -39,7 +39,7 @@ impl<'k> RowKey<'k> {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {
             KeyBytes::Shared(bytes) => bytes,
             KeyBytes::Borrowed(bytes) => bytes,
@@ -47,7 +47,7 @@ impl<'k> RowKey<'k> {
     }
 
     /// Returns the bytes. Copies them only if the key borrows them.
-    pub(super) fn to_bytes(&self) -> Bytes {
+    pub(crate) fn to_bytes(&self) -> Bytes {
         match &self.bytes {
             KeyBytes::Shared(bytes) => bytes.clone(),
             KeyBytes::Borrowed(bytes) => Bytes::copy_from_slice(bytes),

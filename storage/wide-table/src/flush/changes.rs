@@ -84,11 +84,11 @@ pub(crate) fn rows_by_part(
 ) -> Result<BTreeMap<i32, PartRows>, Damage> {
     let mut parts: BTreeMap<i32, PartRows> = BTreeMap::new();
     buffer.each_row(&mut |key, mutations| {
-        let number = rules.part_of(key)?;
+        let number = rules.part_of(key.bytes())?;
         // Rows of dropped parts are not written.
         if rules.keeps(number) && number != RECORD {
             let rows = parts.entry(number).or_default();
-            rows.push_back((key.clone(), mutations.clone()));
+            rows.push_back((key.to_bytes(), mutations.clone()));
         }
         Ok(())
     })?;

@@ -72,8 +72,8 @@ impl GcStep {
 enum Named {
     /// A visible or a stored version references the value.
     Kept(LargeValue),
-    /// Of a row with buffered changes, only versions that exceed the number of versions per column reference it. A
-    /// flush of the row removes these versions.
+    /// Only versions beyond `max_versions` of a row in the row buffer reference the value. A flush of the row removes
+    /// these versions.
     Surplus(LargeValue),
     /// No version references the value.
     Not,

@@ -221,7 +221,7 @@ impl Deciding<'_> {
         }
         let simple = self.simple(write);
         if let Some(mutation) = simple {
-            let out = self.encoded(&mutation);
+            let out = self.encoded(mutation.effect, mutation.time, &mutation.columns);
             let bytes = write.key.len() + out.len();
             if let Some(refused) = over_limit(mutation.time, &mutation.columns, bytes) {
                 return Ok((RowOutcome::Refused(refused), None));
@@ -260,12 +260,13 @@ impl Deciding<'_> {
         if before.is_none() && stored.is_some() && mutation.effect == Effect::Update {
             mutation.effect = Effect::Replace;
         }
-        let out = self.encoded(&mutation);
+        let out = self.encoded(mutation.effect, mutation.time, &mutation.columns);
         let time = mutation.time;
         let after = applied(stored.clone(), mutation, self.rules.versions_max);
         if let Some(after) = &after {
-            let stored = self.encoded_len(after);
-            if let Some(refused) = over_limit(after.time, &after.columns, write.key.len() + stored) {
+            self.encode(after.effect, after.time, &after.columns);
+            let bytes = write.key.len() + self.scratch.len();
+            if let Some(refused) = over_limit(after.time, &after.columns, bytes) {
                 return Ok((RowOutcome::Refused(refused), None));
             }
         }
@@ -305,9 +306,7 @@ impl Deciding<'_> {
             return Ok(None);
         }
         let time = time_of(write, columns);
-        self.scratch.clear();
-        codec::encode_columns(Effect::Replace, time, columns, &mut self.scratch);
-        let out = Bytes::copy_from_slice(&self.scratch);
+        let out = self.encoded(Effect::Replace, time, columns);
         if let Some(refused) = over_limit(time, columns, write.key.len() + out.len()) {
             return Ok(Some((RowOutcome::Refused(refused), None)));
         }
@@ -387,16 +386,15 @@ impl Deciding<'_> {
     }
 
     /// Returns a mutation in its encoded form. The memory is as large as the mutation, and is allocated once.
-    fn encoded(&mut self, mutation: &Mutation<'_>) -> Bytes {
-        self.encoded_len(mutation);
+    fn encoded(&mut self, effect: Effect, time: i64, columns: &[Column<'_>]) -> Bytes {
+        self.encode(effect, time, columns);
         Bytes::copy_from_slice(&self.scratch)
     }
 
-    /// Returns the size of the encoded form of a mutation, in bytes.
-    fn encoded_len(&mut self, mutation: &Mutation<'_>) -> usize {
+    /// Encodes a mutation into `scratch`.
+    fn encode(&mut self, effect: Effect, time: i64, columns: &[Column<'_>]) {
         self.scratch.clear();
-        codec::encode(mutation, &mut self.scratch);
-        self.scratch.len()
+        codec::encode_columns(effect, time, columns, &mut self.scratch);
     }
 
     /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a
