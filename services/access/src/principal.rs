@@ -173,6 +173,11 @@ impl Principal {
         self.is_of_tenant(|tenant| tenant.covers(pattern)) && self.scope.covers(pattern)
     }
 
+    /// Returns true if the principal may use tables of some model with all these names.
+    fn covers_names(&self, pattern: &str) -> bool {
+        self.is_of_tenant(|tenant| tenant.covers(pattern)) && self.scope.covers_names(pattern)
+    }
+
     /// Returns true if the principal needs no tenant, or has one for which `holds` is true.
     fn is_of_tenant(&self, holds: impl FnOnce(&Tenant) -> bool) -> bool {
         match &self.tenant {
@@ -333,6 +338,24 @@ impl Access {
             return self.check_all();
         }
         match patterns.iter().find(|pattern| !self.principal.covers(pattern)) {
+            Some(pattern) => Err(self.out_of_scope(Some(pattern))),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks like [`check_patterns`](Self::check_patterns), but ignores the models. For an operation whose result is
+    /// restricted to the tables and timelines that the principal may use.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`] if the scope does not include all names.
+    pub fn check_names(&self, patterns: &[String]) -> Result<(), Denied> {
+        let all = ["*".to_owned()];
+        let patterns = if patterns.is_empty() { &all } else { patterns };
+        match patterns
+            .iter()
+            .find(|pattern| !self.principal.covers_names(pattern))
+        {
             Some(pattern) => Err(self.out_of_scope(Some(pattern))),
             None => Ok(()),
         }

@@ -345,7 +345,13 @@ impl Scope {
     /// Returns true if all tables that have this name, or begin with this prefix if it ends with `*`, are in the scope.
     /// This includes tables that are created later.
     pub fn covers(&self, pattern: &str) -> bool {
-        self.models.is_empty() && (self.tables.is_empty() || Self::patterns_cover(&self.tables, pattern))
+        self.models.is_empty() && self.covers_names(pattern)
+    }
+
+    /// Returns true if the scope includes the names of all tables like [`covers`](Self::covers), possibly only for
+    /// tables of some models.
+    pub fn covers_names(&self, pattern: &str) -> bool {
+        self.tables.is_empty() || Self::patterns_cover(&self.tables, pattern)
     }
 
     pub(crate) fn patterns_cover(own: &[TablePattern], pattern: &str) -> bool {

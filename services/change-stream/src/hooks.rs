@@ -399,7 +399,14 @@ impl ChangeStreams {
             records: webhook.stored.batch,
             bytes: BATCH_BYTES_MAX,
         };
-        let page = self.read(stream, Some(from), Partition::new(0, 1)?, limits, &|| false)?;
+        let page = self.read(
+            &self.engine,
+            stream,
+            Some(from),
+            Partition::new(0, 1)?,
+            limits,
+            &|| false,
+        )?;
         if page.records.is_empty() {
             self.pass_over(stream, name, (from, page.next))?;
             return Ok(match page.has_more {

@@ -46,11 +46,11 @@
 //! write::write(&engine, &table, &request.rows, body, &WriteSettings::default())?;
 //!
 //! let whole = Partition::new(0, 1)?;
-//! let page = streams.read("all-orders", None, whole, ReadLimits::default(), &|| false)?;
+//! let page = streams.read(&engine, "all-orders", None, whole, ReadLimits::default(), &|| false)?;
 //! assert_eq!(page.records.len(), 1);
 //! assert!(page.records[0].contains("a-1"));
 //! // The next read continues after these records.
-//! let page = streams.read("all-orders", Some(page.next), whole, ReadLimits::default(), &|| false)?;
+//! let page = streams.read(&engine, "all-orders", Some(page.next), whole, ReadLimits::default(), &|| false)?;
 //! assert!(page.records.is_empty());
 //! # engine.close()?;
 //! # std::fs::remove_dir_all(folder)?;

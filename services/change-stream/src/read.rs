@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use tideline_engine::Engine;
 use tideline_engine::changes::ChangeEntries;
 use tideline_engine::model::SequenceNumber;
 use tideline_engine::runtime::background;
@@ -54,6 +55,9 @@ pub struct Page {
 impl ChangeStreams {
     /// Returns the changes of a partition of a stream from a position on; `None` = from the oldest change.
     ///
+    /// `engine` is the database of these streams with the access of the reader: only changes that the reader may read
+    /// are returned.
+    ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ChangesError::NotFound) if the stream does not exist,
@@ -61,6 +65,7 @@ impl ChangeStreams {
     /// [`Rows`](crate::ChangesError::Rows) if a change cannot be encoded, and the errors of the engine.
     pub fn read(
         &self,
+        engine: &Engine,
         stream: &str,
         from: Option<Position>,
         partition: Partition,
@@ -75,6 +80,7 @@ impl ChangeStreams {
         let from = self.check_reached(from.unwrap_or(oldest))?.max(oldest);
         let mut page = PageBuilder {
             streams: self,
+            engine,
             settings,
             partition,
             limits,
@@ -110,6 +116,7 @@ impl ChangeStreams {
 
 struct PageBuilder<'s> {
     streams: &'s ChangeStreams,
+    engine: &'s Engine,
     settings: StreamSettings,
     partition: Partition,
     limits: ReadLimits,
@@ -132,7 +139,7 @@ impl PageBuilder<'_> {
             self.page.next = start;
             self.streams.counters.gaps.fetch_add(1, Ordering::Relaxed);
         }
-        let mut decoder = self.streams.engine.change_decoder();
+        let mut decoder = self.engine.change_decoder();
         for entry in &entries.entries {
             background::yield_core();
             let sequence = entry.0;
@@ -152,7 +159,9 @@ impl PageBuilder<'_> {
                         change: number + 1,
                     };
                     // A drop concerns changes of all kinds and partitions, like a gap.
-                    if ChangeStreams::has_table(&self.settings, table) {
+                    if let Some(table) = table
+                        && ChangeStreams::has_table(&self.settings, table)
+                    {
                         let mut record = Vec::new();
                         write_drop(table, next, &mut record);
                         self.push(record);
@@ -178,13 +187,13 @@ impl PageBuilder<'_> {
                         sequence,
                         change: number + 1,
                     };
-                    // A removed timeline has no record, but its changes are counted.
+                    // A removed or hidden timeline has no record, but its changes are counted.
                     if let Some(change) = change
                         && ChangeStreams::has_kind(&self.settings, kind_of(&changes, change))
                         && self.partition.has(changes.slot(change))
                     {
                         let mut record = Vec::new();
-                        write_record(&self.streams.engine, &changes, change, next, &mut record)?;
+                        write_record(self.engine, &changes, change, next, &mut record)?;
                         self.push(record);
                     }
                     self.page.next = next;

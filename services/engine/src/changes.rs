@@ -4,6 +4,10 @@
 //! entry of a changed timeline, saved search or metric holds only its id or name, so the change is reported with the
 //! current state, which can include later changes.
 //!
+//! An engine with the access of a principal decodes only the changes that the principal may read: those of its tables
+//! and, if its token is restricted to timelines, of these timelines as they are when the change is read. The removal of
+//! a timeline is tested by the identity in the journal entry.
+//!
 //! A change has a slot: the hash of its timeline id, its name, or the partition of its row key. All changes of one key
 //! have the same slot and the order of the journal, so several readers can divide the slots. A range of deleted rows
 //! belongs to every slot.
@@ -13,8 +17,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_backend::History;
-use tideline_chunk::{Delta, DeltaGroup};
-use tideline_model::{KeyRange, ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
+use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
+use tideline_model::{Identity, KeyRange, ModelTag, SequenceNumber, TableId, TableModel};
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::{Catalog, CatalogRow};
 use tideline_wide_table::{Damage, EntryChange, Mutation, changes_of};
@@ -22,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::find::Timeline;
+use crate::find::{Timeline, has_series};
 use crate::tables::Table;
 use crate::watch::{Part, WatchedDelete, WatchedSeries};
 use crate::wide_table::WideTable;
@@ -79,8 +83,8 @@ pub struct TableChanges {
     pub table: Table,
     /// Settings of the rows of the table; `None` for a series table.
     pub rows: Option<Arc<WideTable>>,
-    /// Changes, in order. `None` for a change of a timeline that was removed later: the other changes keep their
-    /// numbers, because readers continue from a number.
+    /// Changes, in order. `None` for a change of a timeline that was removed later or that the principal may not use:
+    /// the other changes keep their numbers, because readers continue from a number.
     pub changes: Vec<Option<Change>>,
 }
 
@@ -88,7 +92,7 @@ pub struct TableChanges {
 #[derive(Debug)]
 pub struct ChangeDecoder<'e> {
     engine: &'e Engine,
-    /// Tables by id; `None` for dropped tables and for system tables.
+    /// Tables by id; `None` for dropped tables, system tables, and tables that the principal may not use.
     tables: HashMap<TableId, Option<Table>>,
 }
 
@@ -170,7 +174,8 @@ impl Engine {
 }
 
 impl ChangeDecoder<'_> {
-    /// Decodes an entry; `None` if its table was dropped or is a system table.
+    /// Decodes an entry; `None` if its table was dropped, is a system table, or is one that the principal of the engine
+    /// may not use.
     ///
     /// # Errors
     ///
@@ -210,12 +215,13 @@ impl ChangeDecoder<'_> {
         }
     }
 
-    /// Returns the names of the tables whose drop an entry reports.
+    /// Returns the names of the tables whose drop an entry reports; `None` in place of each table that the principal of
+    /// the engine may not use.
     ///
     /// # Errors
     ///
     /// [`EngineError::Store`] if the entry is damaged.
-    pub fn dropped_tables(&self, (_, entry): &(SequenceNumber, Bytes)) -> Result<Vec<String>> {
+    pub fn dropped_tables(&self, (_, entry): &(SequenceNumber, Bytes)) -> Result<Vec<Option<String>>> {
         match ModelTag::of(entry) {
             Some(ModelTag::WIDE) => self.engine.dropped_in(entry),
             _ => Ok(Vec::new()),
@@ -224,7 +230,7 @@ impl ChangeDecoder<'_> {
 
     fn table(&mut self, id: TableId) -> Option<Table> {
         let engine = self.engine;
-        let find = || engine.table_of(id).filter(|table| !table.spec().is_system);
+        let find = || engine.usable_table_of(id);
         self.tables.entry(id).or_insert_with(find).clone()
     }
 
@@ -262,25 +268,18 @@ impl TableChanges {
 /// and for their points: the removal deletes both.
 fn points_of(table: &Table, delta: &Delta) -> Vec<Option<Change>> {
     if let Some(delete) = &delta.delete {
-        let deleted = |id: &TimelineId| {
-            Some(Change::Deleted(WatchedDelete {
-                timelines: vec![*id],
-                range: delete.range,
-                is_removed: delete.removes_timelines,
-            }))
-        };
-        return delete.timelines.iter().map(deleted).collect();
+        return deletes_of(table, delete, &delta.removed);
     }
     let described: Vec<Option<Timeline>> = {
         let ordinals: Vec<_> = {
-            let reader = table.catalog.reader();
+            let reader = table.reader();
             delta.timelines.iter().map(|id| reader.by_id(*id)).collect()
         };
         let describe = |ordinal: Option<_>| table.describe(ordinal?);
         ordinals.into_iter().map(describe).collect()
     };
     let new = delta.new_timelines.iter().map(|new| {
-        let ordinal = table.catalog.reader().by_id(new.id)?;
+        let ordinal = table.reader().by_id(new.id)?;
         table.describe(ordinal).map(Change::Timeline)
     });
     let mut changes: Vec<Option<Change>> = new.collect();
@@ -288,6 +287,42 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Option<Change>> {
         add_group(group, &described, &mut changes);
     }
     changes
+}
+
+/// Returns the changes of a delete, one for each timeline. `identities` are those of the removed timelines, or empty.
+fn deletes_of(table: &Table, delete: &DeleteRecord, identities: &[Vec<u8>]) -> Vec<Option<Change>> {
+    let ids = &delete.timelines;
+    let is_restricted = table.condition().is_some();
+    let is_visible: Vec<bool> = match is_restricted {
+        false => vec![true; ids.len()],
+        true => {
+            let reader = table.reader();
+            ids.iter().map(|id| reader.by_id(*id).is_some()).collect()
+        }
+    };
+    let may_tell = |at: usize| {
+        let reader = table.catalog.reader();
+        if reader.by_id(ids[at]).is_some() {
+            return false;
+        }
+        let identity = identities.get(at).map(|identity| Identity::decode(identity));
+        match identity {
+            Some(Ok(identity)) => table.may_tell_identity(&identity),
+            // Not recorded. The catalog knows timelines that were removed since the start.
+            _ => table.may_tell(&reader, ids[at]),
+        }
+    };
+    let deleted = |at: usize| {
+        let may_read = is_visible[at] || may_tell(at);
+        may_read.then(|| {
+            Change::Deleted(WatchedDelete {
+                timelines: vec![ids[at]],
+                range: delete.range,
+                is_removed: delete.removes_timelines,
+            })
+        })
+    };
+    (0..ids.len()).map(deleted).collect()
 }
 
 /// Adds the points of a group in parts of limited size. A part has its points by timeline, in the order of first
@@ -307,18 +342,24 @@ fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut V
     changes.extend(part.into_series(describe).into_iter().map(to_change));
 }
 
-/// Returns the changes of a catalog. `None` for timelines that were removed later.
+/// Returns the changes of a catalog. `None` for timelines that were removed later, and for what the principal may not
+/// read.
 fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Option<Change>> {
     let change = |row: CatalogRow| match row {
         CatalogRow::Timeline(id) => {
-            let ordinal = table.catalog.reader().by_id(id)?;
+            let ordinal = table.reader().by_id(id)?;
             table.describe(ordinal).map(Change::Timeline)
         }
-        CatalogRow::Search(name) => {
+        // The condition of a saved search would reveal other timelines.
+        CatalogRow::Search(name) if table.condition().is_none() => {
             let text = table.searches().get(&name);
             Some(Change::Search(name, text))
         }
-        CatalogRow::Metric(name) => Some(Change::Metric(name)),
+        CatalogRow::Search(_) => None,
+        CatalogRow::Metric(name) => {
+            let may_read = table.condition().is_none() || has_series(&table.reader(), &name);
+            may_read.then_some(Change::Metric(name))
+        }
     };
     rows.into_iter().map(change).collect()
 }

@@ -104,7 +104,7 @@ impl Engine {
             // rewritten.
             let silent_before = terms.silent_before.unwrap_or(i64::MIN);
             let range = TimeRange::new(i64::MIN, silent_before.max(terms.visible_from));
-            self.remove_timelines(table, surely, range)?;
+            self.remove_timelines(table, &surely, range)?;
         }
         Ok(Some(removed))
     }

@@ -16,6 +16,9 @@ use crate::find::Stop;
 use crate::suggest::Suggestion;
 use crate::tables::Table;
 
+/// Bytes of the identities of removed timelines after which another journal entry begins.
+const IDENTITIES_BYTES_MAX: usize = 4 << 20;
+
 /// Selection of timelines.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimelineSelector {
@@ -90,27 +93,42 @@ impl Engine {
     ) -> Result<Deleted> {
         let ids = self.resolve_ids(table, selector, stop)?;
         for timelines in ids.chunks(DELETE_TIMELINES_MAX) {
-            self.remove_timelines(table, timelines.to_vec(), TimeRange::ALL)?;
+            self.remove_timelines(table, timelines, TimeRange::ALL)?;
             self.forget_removed(table)?;
         }
         let timelines = ids.len() as u64;
         Ok(Deleted { timelines })
     }
 
-    /// Removes timelines, given in ascending order, with their points in a range. The caller must call
+    /// Removes timelines, given in ascending order, with their points in a range. Their identities are recorded while
+    /// changes are kept; this takes more than one entry if they are longer than 4 MiB. The caller must call
     /// [`forget_removed`](Self::forget_removed) before it reports success.
     pub(crate) fn remove_timelines(
         &self,
         table: &Table,
-        timelines: Vec<TimelineId>,
+        timelines: &[TimelineId],
         range: TimeRange,
     ) -> Result<()> {
-        let delete = Delete {
-            timelines,
-            range,
-            removes_timelines: true,
+        let remove = |timelines: &[TimelineId], identities: Vec<Vec<u8>>| {
+            let delete = Delete {
+                timelines: timelines.to_vec(),
+                range,
+                removes_timelines: true,
+            };
+            self.store.remove(&table.points, delete, identities)
         };
-        self.store.delete(&table.points, delete)?;
+        if self.kept_changes()?.from.is_none() {
+            remove(timelines, Vec::new())?;
+            return Ok(());
+        }
+        // Readers of the changes need the identities to test conditions, also after the catalog has forgotten them.
+        let mut rest = timelines;
+        while !rest.is_empty() {
+            let identities = identities_of(table, rest);
+            let (removed, later) = rest.split_at(identities.len());
+            remove(removed, identities)?;
+            rest = later;
+        }
         Ok(())
     }
 
@@ -159,4 +177,24 @@ impl Engine {
         ids.sort_unstable();
         Ok(ids)
     }
+}
+
+/// Returns the encoded identities of the first of these timelines, up to about [`IDENTITIES_BYTES_MAX`] in total, and
+/// at least one. A timeline that the catalog does not have gets an empty text, which is no identity.
+fn identities_of(table: &Table, timelines: &[TimelineId]) -> Vec<Vec<u8>> {
+    let reader = table.catalog.reader();
+    let mut bytes = 0;
+    let mut identities = Vec::new();
+    for id in timelines {
+        let mut identity = Vec::new();
+        if let Some(ordinal) = reader.known_by_id(*id) {
+            reader.encode_identity(ordinal, &mut identity);
+        }
+        bytes += identity.len();
+        identities.push(identity);
+        if bytes >= IDENTITIES_BYTES_MAX {
+            break;
+        }
+    }
+    identities
 }

@@ -510,7 +510,7 @@ impl Engine {
             }
             deleted => deleted?,
         }
-        let removed = self.remove_timelines(table.table(), vec![feed], TimeRange::ALL);
+        let removed = self.remove_timelines(table.table(), &[feed], TimeRange::ALL);
         // Runs even after an error, because the feed may have been removed nevertheless.
         self.inbox_removed(table, feed);
         removed?;

@@ -293,7 +293,7 @@ impl Engine {
         }
         let visible: Vec<MetricMetadata> = {
             let reader = table.reader();
-            let visible = metrics.iter().filter(|metric| has_series(&reader, metric));
+            let visible = metrics.iter().filter(|metric| has_series(&reader, &metric.name));
             visible.cloned().collect()
         };
         let omitted = table.catalog.put_metadata(&visible, self.now(), &commit)?;
@@ -306,7 +306,7 @@ impl Engine {
         let mut all = table.catalog.metadata().all();
         if table.restriction.is_some() {
             let reader = table.reader();
-            all.retain(|metric| has_series(&reader, metric));
+            all.retain(|metric| has_series(&reader, &metric.name));
         }
         all
     }
@@ -411,9 +411,9 @@ impl Table {
 }
 
 /// Returns true if a visible timeline can be a series of the metric.
-fn has_series(reader: &CatalogReader<'_>, metric: &MetricMetadata) -> bool {
+pub(crate) fn has_series(reader: &CatalogReader<'_>, metric: &str) -> bool {
     let mut series = SERIES_OF_METRICS.iter();
-    series.any(|suffix| reader.has_measurement(&format!("{}{suffix}", metric.name)))
+    series.any(|suffix| reader.has_measurement(&format!("{metric}{suffix}")))
 }
 
 fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {

@@ -132,6 +132,31 @@ impl Engine {
         tables.into_iter().find(|table| table.points().id() == id)
     }
 
+    /// Returns a table by its id like [`tables`](Self::tables); `None` if it was dropped, belongs to the server, or the
+    /// principal of this handle may not use it.
+    pub(crate) fn usable_table_of(&self, id: TableId) -> Option<Table> {
+        let table = self.table_of(id).filter(|table| !table.spec().is_system)?;
+        let Some(access) = &self.access else {
+            return Some(table);
+        };
+        check(access, &table).ok()?;
+        Some(restricted(access, table))
+    }
+
+    /// Returns true if the principal of this handle may know a dropped table. `model` is `None` if it is not known any
+    /// more.
+    pub(crate) fn may_know(&self, table: &str, model: Option<TableModel>) -> bool {
+        let Some(access) = &self.access else {
+            return true;
+        };
+        match model {
+            Some(model) => access.allows(table, model),
+            None => TableModel::ALL
+                .into_iter()
+                .all(|model| access.allows(table, model)),
+        }
+    }
+
     /// Returns the series tables, sorted by name.
     pub fn series_tables(&self) -> Vec<Table> {
         let mut tables = self.tables();

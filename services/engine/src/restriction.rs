@@ -131,6 +131,19 @@ impl Table {
         known.is_some_and(|ordinal| restriction.has(reader, ordinal))
     }
 
+    /// Returns true if the removal of a timeline with this identity may be reported, see [`may_tell`](Self::may_tell).
+    pub(crate) fn may_tell_identity(&self, identity: &Identity) -> bool {
+        let Some(Restriction { condition, .. }) = &self.restriction else {
+            return true;
+        };
+        let source_tags = &self.spec().source_tags;
+        !condition.tests_attributes()
+            && condition.matches(&NewTimeline {
+                identity,
+                source_tags,
+            })
+    }
+
     /// Joins conditions like [`narrowed`](Self::narrowed), but puts the restriction inside two negations. Texts that
     /// only the restriction tests are then neither highlighted nor counted as relevant, because tests inside a negation
     /// are not.
@@ -199,7 +212,7 @@ fn record<'a>(entry: &'a Entry<'a>) -> TimelineRecord<'a> {
     TimelineRecord { entry, seen: None }
 }
 
-/// Timeline that is not registered yet. It has no attributes.
+/// Timeline that is not registered: a new or a removed one. It has no attributes.
 struct NewTimeline<'a> {
     identity: &'a Identity,
     source_tags: &'a [String],

@@ -1,6 +1,6 @@
 //! Notes of the existing tables, from which change streams report drops.
 //!
-//! While changes are kept, each table has a state row with its name and id. The row is deleted after the drop of its
+//! While changes are kept, each table has a state row with its name, id and model. The row is deleted after the drop of its
 //! table and before another table can get the name, so its deletion in the journal separates the changes of the two
 //! tables. A deletion that a crash or an error has prevented is made up at the next start, or before the next table is
 //! created. Earlier builds ignore these rows.
@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use tideline_key_codec::tuple::KeyValue;
+use tideline_model::TableModel;
 use tideline_series_store::StoreError;
 use tideline_wide_table::{Effect, EntryChange, Mutation, changes_of};
 
@@ -46,7 +47,13 @@ impl Engine {
             let spec = table.spec();
             // A table of users is dropped with its feed table.
             if !spec.is_system && spec.users_of.is_none() {
-                present.insert((table.name().to_string(), table.id().to_string()));
+                let name = table.name().to_string();
+                let without_model = (name.clone(), table.id().to_string());
+                present.insert(match noted.contains(&without_model) {
+                    // An earlier build has noted the table.
+                    true => without_model,
+                    false => (name, format!("{} {}", table.id(), spec.model)),
+                });
             }
         }
         let row = |(name, part): &(String, String), value: Option<&str>| StateRow {
@@ -62,12 +69,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the names of the tables whose drop a journal entry of a wide table notes.
+    /// Returns the names of the tables whose drop a journal entry of a wide table notes; `None` in place of each table
+    /// that the principal of this handle may not use.
     ///
     /// # Errors
     ///
     /// [`EngineError::Store`] if the entry is damaged.
-    pub(crate) fn dropped_in(&self, entry: &Bytes) -> Result<Vec<String>> {
+    pub(crate) fn dropped_in(&self, entry: &Bytes) -> Result<Vec<Option<String>>> {
         let damaged = |reason: &dyn std::fmt::Display| {
             EngineError::Store(StoreError::StoredRow {
                 what: "journal entry",
@@ -85,7 +93,12 @@ impl Engine {
                 continue;
             };
             let key = state.layout().decode(&key).map_err(|error| damaged(&error))?;
-            let [KeyValue::String(owner), KeyValue::String(name), _] = key.as_slice() else {
+            let [
+                KeyValue::String(owner),
+                KeyValue::String(name),
+                KeyValue::String(part),
+            ] = key.as_slice()
+            else {
                 continue;
             };
             if owner != OWNER {
@@ -93,7 +106,10 @@ impl Engine {
             }
             let mutation = Mutation::decode(&mutation).map_err(|error| damaged(&error))?;
             if mutation.effect == Effect::Delete {
-                names.push(name.to_string());
+                let model = part.split_once(' ').map(|(_, model)| model);
+                let known = |known: &TableModel| model == Some(known.name());
+                let model = TableModel::ALL.into_iter().find(known);
+                names.push(self.may_know(name, model).then(|| name.to_string()));
             }
         }
         Ok(names)

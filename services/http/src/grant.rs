@@ -199,9 +199,14 @@ impl Grant {
             match name {
                 "table" => self.access.check_table(value)?,
                 "stream" => {
-                    // `PUT` of the stream itself can create it.
                     let names_more = parameters.iter().count() > 1;
-                    self.check_stream(value, parts.method == Method::PUT && !names_more)?;
+                    match parts.method {
+                        // The records are restricted to those that the principal may read.
+                        Method::GET | Method::HEAD if !names_more => self.check_reads_stream(value)?,
+                        // The request can create the stream.
+                        Method::PUT if !names_more => self.check_stream(value, true)?,
+                        _ => self.check_stream(value, false)?,
+                    }
                 }
                 "job" if !parts.uri.path().contains("/metrics/job/") => {
                     let number = value.parse().unwrap_or_default();
@@ -232,6 +237,22 @@ impl Grant {
             Some(tables) if self.access.check_patterns(&tables).is_ok() => Ok(()),
             Some(_) if may_be_new => Err(name_in_use(name).into()),
             None if may_be_new => Ok(()),
+            _ => Err(no_stream(name).into()),
+        }
+    }
+
+    /// Checks that the principal may read a change stream with a cursor of its own, that is, that the scope includes the
+    /// names of all tables of the stream. The changes of other models and timelines are then omitted.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check_stream`](Self::check_stream) for a stream that exists.
+    pub(crate) fn check_reads_stream(&self, name: &str) -> Result<()> {
+        if self.access.principal().scope().is_everything() {
+            return Ok(());
+        }
+        match self.change_streams.tables_of(name) {
+            Some(tables) if self.access.check_names(&tables).is_ok() => Ok(()),
             _ => Err(no_stream(name).into()),
         }
     }

@@ -43,6 +43,8 @@ mod section {
     pub(super) const DELETE: u8 = 5;
     /// Rows of one shape and several measurements; any number of sections, mixed with sections of kind [`GROUP`].
     pub(super) const MIXED_GROUP: u8 = 6;
+    /// Identities of the timelines that the delete removes; at most one.
+    pub(super) const REMOVED: u8 = 7;
 }
 
 /// Columnar micro-batch of points in the order in which they were received. Self-contained: replay needs no catalog.
@@ -87,6 +89,8 @@ pub struct Delta {
     pub groups: Vec<DeltaGroup>,
     /// Delete of points in earlier deltas. A delta with a delete may have no rows.
     pub delete: Option<DeleteRecord>,
+    /// Encoded identities of the timelines that the delete removes, in the same order. Empty if they are not recorded.
+    pub removed: Vec<Vec<u8>>,
 }
 
 /// Record of a request, so that the request can be repeated safely.

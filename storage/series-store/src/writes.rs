@@ -109,12 +109,39 @@ impl SeriesStore {
     /// [`StoreError::BadDelta`] if the record is not valid; [`StoreError::TableDropped`] or
     /// [`StoreError::TableInDoubt`] if the table was or may have been dropped; the errors of the log.
     pub fn delete(&self, table: &Arc<Table>, record: DeleteRecord) -> Result<Committed> {
+        self.commit_delete(table, record, Vec::new())
+    }
+
+    /// Removes timelines with their points like [`delete`](Self::delete), and records their identities in the journal,
+    /// so that its readers know them although the catalog forgets them. `identities` holds the encoded identity of each
+    /// timeline.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`delete`](Self::delete); [`StoreError::BadDelta`] also if the record does not remove timelines or
+    /// an identity is missing.
+    pub fn remove(
+        &self,
+        table: &Arc<Table>,
+        record: DeleteRecord,
+        identities: Vec<Vec<u8>>,
+    ) -> Result<Committed> {
+        self.commit_delete(table, record, identities)
+    }
+
+    fn commit_delete(
+        &self,
+        table: &Arc<Table>,
+        record: DeleteRecord,
+        removed: Vec<Vec<u8>>,
+    ) -> Result<Committed> {
         if table.is_in_doubt() {
             self.log().settle()?;
         }
         let delta = Delta {
             table: table.id(),
             delete: Some(record.clone()),
+            removed,
             ..Delta::default()
         };
         let delete = Delete {

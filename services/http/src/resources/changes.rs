@@ -1,7 +1,8 @@
 //! `/v1/changes`: change streams, their records and their consumer groups.
 //!
 //! A stream is read with a cursor that the client keeps, or through a consumer group, whose checkpoints the server keeps. A
-//! read can wait for a first record.
+//! read can wait for a first record. A consumer group needs access to all tables and timelines of the stream, because
+//! its readers share the checkpoints.
 
 mod webhooks;
 
@@ -76,13 +77,13 @@ struct GroupPath {
 
 /// List change streams
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/changes", tag = "changes", operation_id = "list_change_streams",
     responses((status = 200, description = "All change streams", body = StreamList), Failures)
 )]
 async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
     let mut streams = with_streams(&app, |streams| streams.all()).await?;
-    streams.retain(|stream| app.access.check_patterns(&stream.tables).is_ok());
+    streams.retain(|stream| app.access.check_names(&stream.tables).is_ok());
     // These figures of the whole server depend on the writes to all tables.
     let is_everything = app.access.principal().scope().is_everything();
     let kept = is_everything.then(|| app.change_streams.kept_bytes());
@@ -136,7 +137,7 @@ async fn put(
 
 /// Describe a change stream
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/changes/{stream}", tag = "changes", operation_id = "get_change_stream",
     params(StreamPath),
     responses((status = 200, description = "The stream", body = StreamDetail), Failures)
@@ -169,9 +170,10 @@ async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Re
 ///
 /// Only changes on stable storage are returned. All changes of a key are in one partition, in the order of the
 /// writes. A deletion of a range of keys is in every partition. A record of the kind `gap` replaces changes that
-/// are not kept any more or cannot be read.
+/// are not kept any more or cannot be read. A token that is restricted to models or timelines gets only the changes
+/// of these; cursors also count the other changes.
 #[utoipa::path(
-    security(("token" = ["read"])),
+    security(("token" = ["read", "timelines"])),
     get, path = "/v1/changes/{stream}/records", tag = "changes", operation_id = "read_changes",
     params(StreamPath, ReadChanges),
     responses((status = 200, description = "A page of changes", body = ChangePage), Failures)
@@ -184,7 +186,15 @@ async fn records(
 ) -> Result<Json<ChangePage>> {
     let partition = Partition::new(query.partition.unwrap_or(0), query.partitions.unwrap_or(1))?;
     let cursor = query.cursor.as_deref().map(str::parse).transpose()?;
-    read(&app, id, (stream, partition, cursor), (query.limit, query.wait)).await
+    let is_readable = |app: &Grant, stream: &str| app.check_reads_stream(stream);
+    read(
+        &app,
+        id,
+        (stream, partition, cursor),
+        (query.limit, query.wait),
+        is_readable,
+    )
+    .await
 }
 
 /// List the consumer groups of a stream
@@ -290,6 +300,7 @@ async fn group_records(
         id,
         (stream, partition, Some(cursor.unwrap_or(checkpoint))),
         (query.limit, query.wait),
+        |app, stream| app.check_stream(stream, false),
     )
     .await
 }
@@ -333,12 +344,14 @@ async fn change_of<T: Send + 'static>(
     .await
 }
 
-/// Reads a page, and waits for a first record if the request has a time to wait.
+/// Reads a page, and waits for a first record if the request has a time to wait. `check` is called before each attempt,
+/// because the stream can have been replaced meanwhile.
 async fn read(
     app: &Grant,
     id: RequestId,
     (stream, partition, mut from): (String, Partition, Option<Position>),
     (limit, wait): (Option<usize>, Option<DurationText>),
+    check: impl Fn(&Grant, &str) -> Result<()>,
 ) -> Result<Json<ChangePage>> {
     let limits = ReadLimits {
         records: page_limit(limit, PAGE_RECORDS, RECORDS_MAX)?,
@@ -353,7 +366,7 @@ async fn read(
     loop {
         // The token may have been revoked while the request waited.
         app.check_valid()?;
-        app.check_stream(&stream, false)?;
+        check(app, &stream)?;
         news.mark_unchanged();
         let page = page(app, (stream.clone(), partition, from), limits).await?;
         if page.records.is_empty()
@@ -402,7 +415,7 @@ async fn page(
         let is_stopped = || cancel.is_cancelled();
         Ok(app
             .change_streams
-            .read(&stream, from, partition, limits, &is_stopped)?)
+            .read(&app.engine, &stream, from, partition, limits, &is_stopped)?)
     })
     .await
 }

@@ -5,10 +5,12 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tideline_backend::memory::{Character, MemoryDisk};
 
-use crate::access::{HIDDEN, ROOT, ask, bearer, create, is_wrong_role, start, token};
+use crate::access::{HIDDEN, ROOT, ask, bearer, create, is_wrong_role, settings, start, token};
 use crate::client::{Response, Server};
 use crate::document::ExampleRequest;
 use crate::watches::read_until;
@@ -168,6 +170,30 @@ fn write(server: &Server, table: &str, timelines: &[(usize, &Timeline)]) {
     }
 }
 
+/// Reads all records of a change stream. Returns them, and the cursor after them.
+fn read_changes(server: &Server, token: &str, stream: &str) -> (Vec<Value>, String) {
+    records_after(server, token, stream, None)
+}
+
+fn records_after(server: &Server, token: &str, stream: &str, from: Option<&str>) -> (Vec<Value>, String) {
+    let mut cursor = from.map(str::to_owned);
+    let mut records = Vec::new();
+    loop {
+        let after = cursor.map(|cursor| format!("&cursor={cursor}"));
+        let path = format!(
+            "/v1/changes/{stream}/records?limit=7{}",
+            after.unwrap_or_default()
+        );
+        let page = ask(server, token, "GET", &path, "").expect(200);
+        records.extend_from_slice(page["records"].as_array().expect("records"));
+        let next = page["next"].as_str().expect("a cursor").to_owned();
+        if page["has_more"] == false {
+            return (records, next);
+        }
+        cursor = Some(next);
+    }
+}
+
 /// Removes the members that differ between two responses about the same timelines: request ids, durations,
 /// costs, page tokens.
 fn normalized(response: &Response) -> Value {
@@ -313,6 +339,15 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
         let (own, others): (Vec<_>, Vec<_>) =
             all.iter().partition(|(_, timeline)| timeline.matches(&condition));
         for (table, timelines) in [("all", &all), ("own", &own), ("others", &others)] {
+            let path = format!("/v1/changes/{table}");
+            ask(
+                &server,
+                ROOT,
+                "PUT",
+                &path,
+                &json!({"tables": [table]}).to_string(),
+            )
+            .expect(200);
             ask(
                 &server,
                 ROOT,
@@ -364,6 +399,17 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
         // A condition that matches everything is refused only if this is evident from its form.
         let reader = restricted(&server, "reader", &condition);
         compared += compare(&reader, &ids[..6], "own", own.is_empty());
+        let changes = |token: &str, stream: &str| {
+            let mut records = read_changes(&server, token, stream).0;
+            for record in &mut records {
+                record["cursor"].take();
+                record["table"].take();
+            }
+            // The order of timelines of one request differs, because their points are grouped by shape.
+            records.sort_by_key(Value::to_string);
+            json!(records)
+        };
+        assert_eq!(changes(&reader, "all"), changes(ROOT, "own"), "{what}");
         // The results also change with new timelines, and with attributes that change whether a timeline
         // matches.
         let changed = json!({
@@ -401,6 +447,7 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
         compared += compare(&reader, &[], "own2", own.is_empty());
         // A delete of everything deletes the matching timelines only.
         let writer = restricted(&server, "writer", &condition);
+        let end = read_changes(&server, &reader, "all").1;
         let everything = r#"{"timelines": {"where": {"and": []}}}"#;
         let deleted = ask(
             &server,
@@ -411,6 +458,12 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
         )
         .expect(200);
         assert_eq!(deleted["timelines"], own.len(), "{what}");
+        let records = records_after(&server, &reader, "all", Some(&end)).0;
+        // Removed timelines have no attributes.
+        let is_told = !condition.to_string().contains("attribute");
+        let removed = records.iter().filter(|record| record["removed"] == true).count();
+        assert_eq!(removed, if is_told { own.len() } else { 0 }, "{what}");
+        assert_eq!(removed, records.len(), "{what}");
         let left = ask(&server, ROOT, "GET", "/v1/tables/all/timelines?limit=100", "").expect(200);
         assert_eq!(left["total"], 44 - own.len(), "{what}");
     }
@@ -420,6 +473,8 @@ fn each_read_is_that_of_a_table_with_only_the_matching_timelines() {
 
 /// Timelines of two teams in the table `default`. All names and values of the team `hidden` have the word [`HIDDEN`].
 fn two_teams(server: &Server) {
+    // The stream of the examples.
+    ask(server, ROOT, "PUT", "/v1/changes/orders", "{}").expect(200);
     let points = json!({"points": [
         {"measurement": "cpu", "tags": {"host": "web-1", "team": "x"}, "fields": {"usage": 1}},
         {"measurement": format!("{HIDDEN}_cpu"), "tags": {"host": HIDDEN, "team": "hidden", HIDDEN: HIDDEN}, "fields": {HIDDEN: HIDDEN}}
@@ -540,6 +595,9 @@ fn no_operation_tells_of_other_timelines() {
             "{path}: {found}"
         );
     }
+    let (records, _) = read_changes(&server, reader, "orders");
+    let kinds: Vec<&Value> = records.iter().map(|record| &record["kind"]).collect();
+    assert_eq!(kinds, ["timeline", "points"], "{records:?}");
     // A saved search would reveal its condition through suggestions.
     for name in [HIDDEN, "missing"] {
         let saved = json!({"where": {"saved": name}}).to_string();
@@ -853,6 +911,97 @@ fn watches_with_the_same_request_have_the_timelines_of_their_tokens() {
         seen[2].contains("of-x") && seen[2].contains("of-y") && seen[2].contains("of-end"),
         "{}",
         seen[2]
+    );
+}
+
+#[test]
+fn a_stream_tells_of_removed_timelines_after_a_restart() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let mut server = Server::on(Arc::clone(&disk), settings());
+    two_teams(&server);
+    let (reader, default) = (
+        restricted(&server, "reader", &json!({"tag": "team", "equals": "x"})),
+        "/v1/tables/default",
+    );
+    let (_, end) = read_changes(&server, &reader, "orders");
+    let found = ask(&server, &reader, "GET", &format!("{default}/timelines"), "").expect(200);
+    let own = found["timelines"][0]["id"].as_str().expect("an id").to_owned();
+    let everything = r#"{"timelines": {"where": {"and": []}}}"#;
+    let path = format!("{default}/timelines/delete");
+    ask(&server, ROOT, "POST", &path, everything).expect(200);
+    server.wait_stopped();
+    server.engine.close().expect("closes");
+    drop(server);
+    let server = Server::on(disk, settings());
+    // Another timeline gets the number of a removed one.
+    let line = format!("{HIDDEN},team=hidden f=1");
+    assert_eq!(ask(&server, ROOT, "POST", "/write", &line).status, 204);
+    let (records, _) = records_after(&server, &reader, "orders", Some(&end));
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!(records[0]["timeline"], own);
+    assert_eq!(records[0]["removed"], true);
+    // Readers of a group share its checkpoints.
+    for (method, path, role) in [
+        ("GET", "/v1/changes/orders/groups/a/records", "reader"),
+        ("POST", "/v1/changes/orders/groups/a/checkpoints", "writer"),
+    ] {
+        let token = restricted(&server, role, &json!({"tag": "team", "equals": "x"}));
+        assert_eq!(ask(&server, &token, method, path, "{}").status, 403);
+    }
+}
+
+#[test]
+fn a_stream_contains_only_the_models_of_the_token() {
+    let server = start();
+    ask(&server, ROOT, "PUT", "/v1/changes/all", "{}").expect(200);
+    let reader = create(
+        &server,
+        &json!({"name": "series", "roles": ["reader"], "models": ["series"]}),
+    );
+    let reader = reader["token"].as_str().expect("a token");
+    let wide = json!({"key": [{"name": "id", "type": "string"}]});
+    for body in [
+        json!({"name": "points"}),
+        json!({"name": HIDDEN, "model": "wide", "wide": wide}),
+    ] {
+        ask(&server, ROOT, "POST", "/v1/tables", &body.to_string()).expect(201);
+    }
+    let point = json!({"points": [{"measurement": "cpu", "fields": {"v": 1}}]}).to_string();
+    ask(&server, ROOT, "POST", "/v1/tables/points/points", &point).expect(200);
+    let row = json!({"rows": [{"op": "put", "key": {"id": "a"}, "columns": {}}]}).to_string();
+    let path = format!("/v1/tables/{HIDDEN}/rows");
+    ask(&server, ROOT, "POST", &path, &row).expect(200);
+    for table in ["points", HIDDEN] {
+        let path = format!("/v1/tables/{table}");
+        assert_eq!(ask(&server, ROOT, "DELETE", &path, "").status, 204);
+    }
+    ask(
+        &server,
+        ROOT,
+        "POST",
+        "/v1/tables",
+        &json!({"name": "later"}).to_string(),
+    )
+    .expect(201);
+    ask(&server, ROOT, "POST", "/v1/tables/later/points", &point).expect(200);
+    let kinds = |token: &str| {
+        let records = read_changes(&server, token, "all").0;
+        let kind = |record: &Value| record["kind"].as_str().expect("a kind").to_owned();
+        (
+            records.iter().map(kind).collect::<Vec<_>>(),
+            json!(records).to_string(),
+        )
+    };
+    let (seen, text) = kinds(reader);
+    assert_eq!(seen, ["table", "timeline", "points"], "{text}");
+    assert!(!text.contains(HIDDEN), "{text}");
+    let (all, text) = kinds(ROOT);
+    assert_eq!(all, ["table", "table", "timeline", "points"], "{text}");
+    let listed = ask(&server, reader, "GET", "/v1/changes", "").expect(200);
+    assert_eq!(listed["streams"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        ask(&server, reader, "GET", "/v1/changes/all/groups/a", "").status,
+        404
     );
 }
 

@@ -182,11 +182,10 @@ fn write(store: &SeriesStore, table: &Arc<Table>, points: &[(u64, i64, i64)]) {
     });
     let delta = Delta {
         table: table.id(),
-        request: None,
         new_timelines: new_timelines.collect(),
         timelines: ids.clone(),
         groups: vec![group],
-        delete: None,
+        ..Delta::default()
     };
     let generation = table.timeline_generation();
     store

@@ -51,6 +51,7 @@ impl Delta {
                     delta.groups.push(group);
                 }
                 section::DELETE => delta.delete = Some(read_delete(&mut body)?),
+                section::REMOVED => delta.removed = read_removed(&mut body, delta.delete.as_ref())?,
                 _ => return Err(DeltaError::UnknownSection(kind)),
             }
             body.finish()?;
@@ -142,6 +143,20 @@ fn read_delete(body: &mut Reader<'_>) -> Result<DeleteRecord, Damaged> {
         range,
         removes_timelines,
     })
+}
+
+/// Reads one identity for each deleted timeline.
+fn read_removed(body: &mut Reader<'_>, delete: Option<&DeleteRecord>) -> Result<Vec<Vec<u8>>, Damaged> {
+    let removed = delete.filter(|delete| delete.removes_timelines && !delete.timelines.is_empty());
+    let removed = removed.ok_or(Damaged("identities without removed timelines"))?;
+    removed
+        .timelines
+        .iter()
+        .map(|_| {
+            let length = body.count(body.remaining())?;
+            Ok(body.take(length)?.to_vec())
+        })
+        .collect()
 }
 
 fn read_new_timelines(body: &mut Reader<'_>) -> Result<Vec<NewTimeline>, Damaged> {

@@ -18,7 +18,7 @@ impl Delta {
     /// # Errors
     ///
     /// `out` is unchanged on error. [`DeltaError::Malformed`] if vectors differ in length, a timeline index is out
-    /// of range, or the ids of deleted timelines are not increasing. [`DeltaError::TooLarge`] if there are more than
+    /// of range, the ids of deleted timelines are not increasing, or only some removed timelines have an identity. [`DeltaError::TooLarge`] if there are more than
     /// [`DELTA_VALUES_MAX`] values. [`DeltaError::DeleteTooLarge`] if there are more than [`DELETE_TIMELINES_MAX`]
     /// deleted timelines.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), DeltaError> {
@@ -64,6 +64,11 @@ impl Delta {
                 put_delete(delete, &mut encoder, body);
             });
         }
+        if !self.removed.is_empty() {
+            put_section(section::REMOVED, &mut |body| {
+                self.removed.iter().for_each(|identity| put_bytes(identity, body));
+            });
+        }
         let content = start + CONTENT_AT;
         let sum = checksum(&out[content..]);
         out[content - sum.len()..content].copy_from_slice(&sum);
@@ -95,6 +100,13 @@ impl Delta {
         }
         if values > DELTA_VALUES_MAX {
             return Err(DeltaError::TooLarge(values));
+        }
+        let removed = self.delete.as_ref().filter(|delete| delete.removes_timelines);
+        let removed = removed.map_or(0, |delete| delete.timelines.len());
+        if !self.removed.is_empty() && self.removed.len() != removed {
+            return Err(DeltaError::Malformed(
+                "not every removed timeline has an identity",
+            ));
         }
         self.delete.as_ref().map_or(Ok(()), check_delete)
     }

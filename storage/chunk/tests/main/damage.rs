@@ -166,8 +166,8 @@ fn what_is_newer_or_foreign_is_refused_by_name() {
     delta[2] = 9;
     assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownVersion(9)));
     delta[2] = 1;
-    delta.extend_from_slice(&[7, 0]);
+    delta.extend_from_slice(&[8, 0]);
     seal(&mut delta);
-    assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownSection(7)));
+    assert_eq!(Delta::decode(&delta).err(), Some(DeltaError::UnknownSection(8)));
     assert_eq!(Delta::decode(b"TC\x01").err(), Some(DeltaError::NotADelta));
 }

@@ -78,5 +78,15 @@ fn a_delete_is_bounded_and_in_order() {
         let outcome = delta.encode(&mut bytes);
         assert!(matches!(outcome, Err(DeltaError::Malformed(_))), "{outcome:?}");
     }
+    // Identities are those of all removed timelines, and only of these.
+    for (removes, identities) in [(true, 1), (true, 3), (false, 2)] {
+        let mut delta = delete_of(2);
+        delta.removed = vec![vec![1, 2]; identities];
+        if let Some(delete) = &mut delta.delete {
+            delete.removes_timelines = removes;
+        }
+        let outcome = delta.encode(&mut bytes);
+        assert!(matches!(outcome, Err(DeltaError::Malformed(_))), "{outcome:?}");
+    }
     assert_eq!(bytes, [1, 2, 3]);
 }

@@ -82,7 +82,7 @@ const CHUNKS: [Golden<(Run, ChunkOptions)>; 8] = [
     },
 ];
 
-const DELTAS: [Golden<Delta>; 5] = [
+const DELTAS: [Golden<Delta>; 6] = [
     Golden {
         name: "delta-cpu-v1",
         content: || cpu_delta(1, 300, 40),
@@ -104,6 +104,16 @@ const DELTAS: [Golden<Delta>; 5] = [
     Golden {
         name: "delta-delete-v1",
         content: deleted,
+        current: true,
+    },
+    Golden {
+        name: "delta-removed-v1",
+        content: || Delta {
+            removed: [&b"cpu of machine1"[..], b"", b"cpu of machine2"]
+                .map(<[u8]>::to_vec)
+                .to_vec(),
+            ..deleted()
+        },
         current: true,
     },
     Golden {
@@ -269,6 +279,7 @@ fn every_section() -> Delta {
         ],
         timelines,
         delete: None,
+        removed: Vec::new(),
     }
 }
 

@@ -213,16 +213,23 @@ pub(crate) fn delta() -> BoxedStrategy<Delta> {
                 vec(group(timelines.len()), 0..4),
                 Just(timelines),
                 proptest::option::weighted(0.3, delete()),
+                vec(vec(any::<u8>(), 0..30), 0..3),
             )
         })
         .prop_map(
-            |(table, request, new_timelines, groups, timelines, delete)| Delta {
-                table: TableId(table),
-                request,
-                new_timelines,
-                timelines,
-                groups,
-                delete,
+            |(table, request, new_timelines, groups, timelines, delete, identity)| {
+                let removing = delete.as_ref().filter(|delete| delete.removes_timelines);
+                let removed = removing.map_or(0, |delete| delete.timelines.len());
+                let identities = identity.into_iter().cycle().take(removed);
+                Delta {
+                    table: TableId(table),
+                    request,
+                    new_timelines,
+                    timelines,
+                    groups,
+                    delete,
+                    removed: identities.collect(),
+                }
             },
         )
         .boxed()

@@ -152,5 +152,6 @@ pub(crate) fn cpu_delta(seed: u64, rows: usize, machines: usize) -> Delta {
         timelines,
         groups: vec![group],
         delete: None,
+        removed: Vec::new(),
     }
 }

@@ -202,7 +202,6 @@ pub(crate) fn write_as(
 ) -> Result<(), StoreError> {
     let mut delta = Delta {
         table: table.id(),
-        request: None,
         new_timelines: new
             .iter()
             .map(|id| NewTimeline {
@@ -211,9 +210,7 @@ pub(crate) fn write_as(
                 identity: id.0.to_vec(),
             })
             .collect(),
-        timelines: Vec::new(),
-        groups: Vec::new(),
-        delete: None,
+        ..Delta::default()
     };
     for (id, timestamp, fields) in points {
         let test_backend = delta
