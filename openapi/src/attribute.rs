@@ -54,6 +54,10 @@ impl<'de> Deserialize<'de> for AttributeValue {
             Literal::Point(condition::LatLon { lat, lon }) => Self::Point(LatLon { lat, lon }),
             Literal::Texts(texts) => Self::Texts(texts),
             Literal::Numbers(numbers) => Self::Numbers(numbers),
+            // Attributes do not have these forms.
+            Literal::Typed(_) | Literal::Forms(_) => {
+                return Err(serde::de::Error::custom("not a value of an attribute"));
+            }
         })
     }
 }

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use tideline_condition::json::{self, Form, Shape};
 use tideline_condition::{Condition as Tree, Domain, Subject};
+use tideline_model::ColumnType;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, RefBuilder, Schema,
     SchemaType, Type,
@@ -17,6 +18,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::attribute::AttributeValue;
 use crate::geo::{Circle, GeoBox, LatLon};
 use crate::time::TimeInput;
+use crate::wide::ColumnTypeSchema;
 
 /// Condition on timelines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -120,6 +122,38 @@ pub enum FieldValue {
     Text(String),
 }
 
+/// Value to compare with a column: a number, text or boolean. Numbers are compared exactly. In a column without a
+/// declared type, it is compared with values of each type that it can have; to compare with values of one type only, give
+/// the type.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ColumnValue {
+    /// Boolean.
+    Boolean(bool),
+    /// Signed 64-bit integer.
+    Signed(i64),
+    /// Unsigned integer above the range of a signed 64-bit integer.
+    Unsigned(u64),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// Value with its type, in the form of writes.
+    Typed(TypedValue),
+}
+
+/// Value with its type.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(example = json!({"type": "decimal", "value": "5.32"}))]
+pub struct TypedValue {
+    /// Type of the value. If the column is declared, this is its type.
+    #[serde(rename = "type")]
+    #[schema(value_type = ColumnTypeSchema)]
+    pub column_type: ColumnType,
+    /// The value, in the JSON form of the type.
+    pub value: FieldValue,
+}
+
 /// Time range from `start` (inclusive) to `end` (exclusive). A missing bound is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -211,7 +245,7 @@ impl PartialSchema for RowFilter {
 
 impl ToSchema for RowFilter {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        add::<FieldValue>(schemas);
+        add::<ColumnValue>(schemas);
         add::<TimeSpan>(schemas);
         add::<Circle>(schemas);
         add::<GeoBox>(schemas);
@@ -246,7 +280,7 @@ fn branches(name: &str) -> ObjectBuilder {
 /// Adds the members of all operators of a domain.
 fn with_tests(node: ObjectBuilder, domain: Domain) -> ObjectBuilder {
     json::members(domain).fold(node, |node, member| match member.form(domain) {
-        Some(form) => node.property(member.name, test(form)),
+        Some(form) => node.property(member.name, test(form, domain)),
         None => node,
     })
 }
@@ -259,8 +293,12 @@ fn described(node: ObjectBuilder, description: &str, example: serde_json::Value)
     node.description(Some(description)).example(Some(example)).into()
 }
 
-fn test(form: &Form) -> RefOr<Schema> {
+fn test(form: &Form, domain: Domain) -> RefOr<Schema> {
     let doc = form.doc;
+    let value = match domain {
+        Domain::Rows => "ColumnValue",
+        Domain::Timelines | Domain::Values => "FieldValue",
+    };
     match form.shape {
         Shape::Text => text(doc),
         Shape::Flag => plain(Type::Boolean).description(Some(doc)).into(),
@@ -275,8 +313,8 @@ fn test(form: &Form) -> RefOr<Schema> {
             .into(),
         Shape::Attribute => reference("AttributeValue", doc),
         Shape::Attributes => list("AttributeValue", doc),
-        Shape::Value => reference("FieldValue", doc),
-        Shape::Values | Shape::Pair => list("FieldValue", doc),
+        Shape::Value => reference(value, doc),
+        Shape::Values | Shape::Pair => list(value, doc),
         Shape::Span => reference("TimeSpan", doc),
         Shape::Circle => reference("Circle", doc),
         Shape::Box => reference("GeoBox", doc),

@@ -57,8 +57,6 @@ pub enum WhyCode {
     NoValue,
     /// The stored value has another type than the declaration, the index or the condition requires, or is streamed.
     OtherType,
-    /// Values of this type are compared only if the column is declared.
-    NotDeclared,
     /// The value does not pass the test.
     NoMatch,
     /// The index has not reached the row yet: it is being built, or follows the writes with a delay.
@@ -174,8 +172,7 @@ pub struct WhyColumn {
     pub name: String,
     /// Declared type; `null` for an undeclared column.
     pub declared: Option<String>,
-    /// Remark on the type of the newest value: `other_type` or `not_declared`, with its effect. Omitted without a
-    /// remark.
+    /// Remark on the type of the newest value: `other_type`, with its effect. Omitted without a remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<WhyHidden>,
     /// Versions, newest first.

@@ -75,8 +75,8 @@ pub enum Subject {
     LastSeen,
     /// Value of a field of a point.
     Field(String),
-    /// Value of a column of a row. A list has several values. Timestamps are [`Signed`](crate::ValueRef::Signed)
-    /// nanoseconds.
+    /// Value of a column of a row. A list has several values. Timestamps of declared columns are
+    /// [`Signed`](crate::ValueRef::Signed) nanoseconds.
     Column(String),
 }
 

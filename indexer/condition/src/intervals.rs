@@ -2,12 +2,15 @@
 //!
 //! The bounds of an interval may have any number type. For a column of another type, each bound is moved inward to the
 //! next value of the column's type. A comparison in the type of the column is then exact.
+//!
+//! A column of a row without a declared type may also have timestamps, decimals and bytes. The intervals of these kinds
+//! are separate, because a literal has another form for each of them ([`LiteralForms`]).
 
 use std::ops::{Bound, RangeBounds};
 
 use tideline_model::ValueKind;
 
-use crate::literal::Literal;
+use crate::literal::{Literal, LiteralForms};
 use crate::record::ValueRef;
 
 /// Bounds of an interval of texts.
@@ -25,6 +28,19 @@ pub struct Intervals {
     texts: Vec<Box<str>>,
     /// Interval of texts.
     between: Option<TextEnds>,
+    /// Intervals of the other kinds of values; only if a literal has forms of them.
+    typed: Option<Box<TypedIntervals>>,
+}
+
+/// Intervals of the values that only columns without a declared type have.
+#[derive(Debug, Clone)]
+struct TypedIntervals {
+    /// Timestamps, as nanoseconds.
+    times: Intervals,
+    /// Decimals, as texts.
+    decimals: Intervals,
+    /// Bytes, as texts.
+    bytes: Intervals,
 }
 
 impl Intervals {
@@ -34,6 +50,35 @@ impl Intervals {
     ///
     /// A message if the values have different kinds, are not finite, or cannot be compared.
     pub fn new(values: &[(Bound<&Literal>, Bound<&Literal>)]) -> Result<Self, &'static str> {
+        let mut literals = values
+            .iter()
+            .flat_map(|(from, to)| [from, to])
+            .filter_map(value_of);
+        if !literals.any(|literal| matches!(literal, Literal::Forms(_))) {
+            return Self::of_plain(values);
+        }
+        let of = |form: fn(&LiteralForms) -> Option<&Literal>, is_plain| {
+            let ends = values.iter().filter_map(|(from, to)| {
+                Some((
+                    end_in_form(*from, form, is_plain)?,
+                    end_in_form(*to, form, is_plain)?,
+                ))
+            });
+            Self::of_plain(&ends.collect::<Vec<_>>())
+        };
+        let typed = TypedIntervals {
+            times: of(|forms| forms.nanos.as_ref(), false)?,
+            decimals: of(|forms| forms.decimal.as_ref(), false)?,
+            bytes: of(|forms| forms.bytes.as_ref(), false)?,
+        };
+        Ok(Self {
+            typed: Some(Box::new(typed)),
+            ..of(|forms| forms.plain.as_ref(), true)?
+        })
+    }
+
+    /// Creates intervals of texts, booleans and numbers.
+    fn of_plain(values: &[(Bound<&Literal>, Bound<&Literal>)]) -> Result<Self, &'static str> {
         let mut intervals = Self::default();
         for (from, to) in values {
             for value in [from, to].into_iter().filter_map(value_of) {
@@ -54,7 +99,7 @@ impl Intervals {
         Ok(intervals)
     }
 
-    /// Returns the kind of the values; `None` if there are no values.
+    /// Returns the kind of the values; `None` if there are no texts, booleans and numbers.
     pub fn kind(&self) -> Option<ValueKind> {
         self.kind
     }
@@ -102,7 +147,19 @@ impl Intervals {
             ValueRef::Signed(number) => self.has_signed(number),
             ValueRef::Unsigned(number) => self.has_unsigned(number),
             ValueRef::Boolean(boolean) => self.has_boolean(boolean),
-            ValueRef::Time(_) | ValueRef::Point(_) | ValueRef::Id(_) | ValueRef::Opaque => false,
+            ValueRef::Time(time) => self
+                .typed
+                .as_ref()
+                .is_some_and(|typed| typed.times.has_signed(time.nanos())),
+            ValueRef::Decimal(text) => self
+                .typed
+                .as_ref()
+                .is_some_and(|typed| typed.decimals.has_text(text)),
+            ValueRef::Bytes(text) => self
+                .typed
+                .as_ref()
+                .is_some_and(|typed| typed.bytes.has_text(text)),
+            ValueRef::Point(_) | ValueRef::Id(_) | ValueRef::Opaque => false,
         }
     }
 
@@ -198,6 +255,24 @@ fn value_of<'a>(bound: &Bound<&'a Literal>) -> Option<&'a Literal> {
     }
 }
 
+/// Returns an end of an interval in one of the forms of its literal. A literal without forms is plain. Returns `None` if
+/// the literal does not have the form; the interval then has no values of this kind.
+fn end_in_form<'a>(
+    end: Bound<&'a Literal>,
+    form: fn(&LiteralForms) -> Option<&Literal>,
+    is_plain: bool,
+) -> Option<Bound<&'a Literal>> {
+    let in_form = |literal: &'a Literal| match literal {
+        Literal::Forms(forms) => form(forms),
+        literal => is_plain.then_some(literal),
+    };
+    Some(match end {
+        Bound::Included(literal) => Bound::Included(in_form(literal)?),
+        Bound::Excluded(literal) => Bound::Excluded(in_form(literal)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}
+
 fn text(value: &Literal) -> Box<str> {
     match value {
         Literal::Text(text) => text.as_str().into(),
@@ -213,9 +288,12 @@ fn kind_of(literal: &Literal) -> Result<ValueKind, &'static str> {
         Literal::Signed(_) | Literal::Unsigned(_) | Literal::Float(_) | Literal::Digits(_) => {
             Ok(ValueKind::Number)
         }
-        Literal::Time { .. } | Literal::Point(_) | Literal::Texts(_) | Literal::Numbers(_) => {
-            Err("a test must compare with a text, a boolean or a number")
-        }
+        Literal::Time { .. }
+        | Literal::Point(_)
+        | Literal::Texts(_)
+        | Literal::Numbers(_)
+        | Literal::Typed(_)
+        | Literal::Forms(_) => Err("a test must compare with a text, a boolean or a number"),
     }
 }
 

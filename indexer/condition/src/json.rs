@@ -677,6 +677,10 @@ mod tests {
                 Domain::Rows,
                 r#"{"and":[{"column":"a","equals":1234567890123456.76},{"column":"a","in":[1234567890123456.76,5.32]},{"column":"a","between":[-1234567890123456.76,18446744073709551616]}]}"#,
             ),
+            (
+                Domain::Rows,
+                r#"{"or":[{"column":"a","gt":{"type":"decimal","value":"1.5"}},{"column":"a","in":[{"type":"binary","value":"AAE="},"x"]}]}"#,
+            ),
         ] {
             let read = from_str(domain, json).expect(json);
             assert_eq!(serde_json::to_string(&read).expect("plain data"), json);

@@ -8,7 +8,7 @@ use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tideline_model::{GeoPoint, TimeExpression, TimeRange, Timestamp};
+use tideline_model::{ColumnType, GeoPoint, TimeExpression, TimeRange, Timestamp};
 
 use crate::error::ConditionError;
 
@@ -41,6 +41,37 @@ pub enum Literal {
     Texts(Vec<String>),
     /// List of numbers; no operator supports it.
     Numbers(Vec<f64>),
+    /// Value of a given type. Only conditions on rows contain such values, until their literals are converted to the
+    /// types of the columns.
+    Typed(Box<TypedLiteral>),
+    /// Forms of a value for a column without a declared type. Converted conditions on rows contain it; it has no JSON
+    /// form.
+    #[serde(skip_serializing)]
+    Forms(Box<LiteralForms>),
+}
+
+/// Value with its type, as in writes of rows: `{"type": "decimal", "value": "1.5"}`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TypedLiteral {
+    /// Type of the value.
+    #[serde(rename = "type")]
+    pub column_type: ColumnType,
+    /// The value: a text, a boolean or a number.
+    pub value: Literal,
+}
+
+/// Forms of a literal for a column without a declared type: one per kind of stored values. A stored value is compared
+/// with the form of its kind; without this form, it is not equal, and in no range.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LiteralForms {
+    /// Text, boolean or number, for values of these kinds.
+    pub plain: Option<Literal>,
+    /// Number of nanoseconds since 1970-01-01T00:00:00Z, for timestamps.
+    pub nanos: Option<Literal>,
+    /// Text that sorts among those of [`ValueRef::Decimal`](crate::ValueRef::Decimal), for decimals.
+    pub decimal: Option<Literal>,
+    /// Text that sorts among those of [`ValueRef::Bytes`](crate::ValueRef::Bytes), for bytes.
+    pub bytes: Option<Literal>,
 }
 
 /// Position in degrees (WGS 84), not validated.
@@ -73,11 +104,36 @@ pub struct AttributeForm(pub Literal);
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldForm(pub(crate) Literal);
 
-/// Literal in the form of the value of a column: like a field value, but all numbers stay exact.
+/// Literal in the form of the value of a column: like a field value, but all numbers stay exact, and the value may have
+/// a type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ColumnForm(pub(crate) Literal);
 
 impl Literal {
+    /// Parses the value of a column: a text, a boolean, a number that stays exact, or one of these with its type.
+    ///
+    /// # Errors
+    ///
+    /// The error of the parser if the text is not JSON, or has another form.
+    pub fn of_column(json: &str) -> serde_json::Result<Self> {
+        if !json.trim_start().starts_with('{') {
+            return column(json);
+        }
+        let TypedForm { column_type, value } = serde_json::from_str(json)?;
+        let value = column(value.get())?;
+        Ok(Self::Typed(Box::new(TypedLiteral { column_type, value })))
+    }
+
+    /// Creates the literal of a time in a column, in nanoseconds since 1970-01-01T00:00:00Z. Integers are compared with
+    /// the nanoseconds.
+    pub(crate) fn of_nanos(nanos: i64) -> Self {
+        Self::Forms(Box::new(LiteralForms {
+            plain: Some(Self::Signed(nanos)),
+            nanos: Some(Self::Signed(nanos)),
+            ..LiteralForms::default()
+        }))
+    }
+
     /// Returns the number as a double; `None` for other types.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
@@ -296,11 +352,23 @@ impl Visitor<'_> for FieldFormVisitor {
 impl<'de> Deserialize<'de> for ColumnForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        column(json.get()).map(Self).map_err(de::Error::custom)
+        Literal::of_column(json.get())
+            .map(Self)
+            .map_err(de::Error::custom)
     }
 }
 
-/// Parses the value of a column.
+/// JSON form of [`TypedLiteral`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypedForm<'a> {
+    #[serde(rename = "type")]
+    column_type: ColumnType,
+    #[serde(borrow)]
+    value: &'a RawValue,
+}
+
+/// Parses the value of a column without a type.
 pub(crate) fn column(json: &str) -> serde_json::Result<Literal> {
     let FieldForm(literal) = serde_json::from_str(json)?;
     Ok(match (literal, json.trim()) {
@@ -353,6 +421,13 @@ mod tests {
                 "-1.234567890123456789e3",
                 Literal::Digits("-1.234567890123456789e3".into()),
             ),
+            (
+                r#"{"type":"decimal","value":1234567890123456.76}"#,
+                Literal::Typed(Box::new(TypedLiteral {
+                    column_type: ColumnType::Decimal,
+                    value: Literal::Digits("1234567890123456.76".into()),
+                })),
+            ),
         ] {
             let ColumnForm(read) = serde_json::from_str(json).expect(json);
             assert_eq!(read, literal, "{json}");
@@ -369,8 +444,15 @@ mod tests {
                 "[1]",
                 "invalid type: sequence, expected a text, true, false or a number",
             ),
+            ("{}", "missing field `type`"),
+            (r#"{"type":"decimal"}"#, "missing field `value`"),
+            (r#"{"type":"money","value":1}"#, "unknown variant `money`"),
             (
-                "{}",
+                r#"{"type":"decimal","value":1,"version":0}"#,
+                "unknown field `version`",
+            ),
+            (
+                r#"{"type":"decimal","value":{"type":"decimal","value":1}}"#,
                 "invalid type: map, expected a text, true, false or a number",
             ),
             ("1e999", "number out of range"),

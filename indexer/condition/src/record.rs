@@ -26,8 +26,15 @@ pub enum ValueRef<'a> {
     Unsigned(u64),
     /// True or false.
     Boolean(bool),
-    /// A time.
+    /// A time. In a column of a row, the column has no declared type; declared timestamps are
+    /// [`Signed`](Self::Signed).
     Time(Timestamp),
+    /// Decimal in a column without a declared type, as a text. The texts sort like the decimals, and no text is a prefix
+    /// of another one. Declared decimals are such texts as [`Text`](Self::Text).
+    Decimal(&'a str),
+    /// Bytes in a column without a declared type, as a text. The texts sort like the bytes. Declared bytes are such texts
+    /// as [`Text`](Self::Text).
+    Bytes(&'a str),
     /// A geo point.
     Point(GeoPoint),
     /// A timeline id.

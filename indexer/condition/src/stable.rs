@@ -209,6 +209,11 @@ impl StableBytes {
                 self.choice(7);
                 self.text(digits);
             }
+            // Only conditions on rows contain these literals, and the leaves of rows are JSON.
+            Literal::Typed(_) | Literal::Forms(_) => {
+                self.choice(8);
+                self.text(&serde_json::to_string(literal).unwrap_or_default());
+            }
         }
     }
 
@@ -239,7 +244,9 @@ impl StableBytes {
             | Literal::Time { .. }
             | Literal::Point(_)
             | Literal::Texts(_)
-            | Literal::Numbers(_) => {
+            | Literal::Numbers(_)
+            | Literal::Typed(_)
+            | Literal::Forms(_) => {
                 self.choice(BY_JSON);
                 self.attribute(literal);
             }

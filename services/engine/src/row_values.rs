@@ -1,9 +1,9 @@
 //! Values of rows in the form in which conditions compare them.
 //!
-//! Timestamps are compared as nanoseconds, decimals and bytes as texts that sort like the values. A JSON document is
+//! Timestamps are compared as nanoseconds, decimals and bytes as texts that sort like the values. In undeclared columns,
+//! these values have separate forms, because the literal of a condition may be of several types. A JSON document is
 //! compared by its scalar values: the document itself, or each element of a list. An object with the members `lat` and
-//! `lon` is a geo point. Values of undeclared columns are compared if they are texts, numbers, booleans or JSON
-//! documents.
+//! `lon` is a geo point.
 
 use serde_json::Value;
 use tideline_condition::ValueRef;
@@ -34,10 +34,11 @@ pub fn each_compared(
         CellValue::Timestamp(time) if declared.is_some() => take(ValueRef::Signed(time.nanos())),
         CellValue::Decimal(number) if declared.is_some() => take(ValueRef::Text(&decimal_text(*number))),
         CellValue::Binary(bytes) if declared.is_some() => take(ValueRef::Text(&hex(bytes))),
+        CellValue::Timestamp(time) => take(ValueRef::Time(*time)),
+        CellValue::Decimal(number) => take(ValueRef::Decimal(&decimal_text(*number))),
+        CellValue::Binary(bytes) => take(ValueRef::Bytes(&hex(bytes))),
         // Large values are read only by separate requests, so they are not compared.
-        CellValue::Timestamp(_) | CellValue::Decimal(_) | CellValue::Binary(_) | CellValue::Large(_) => {
-            take(ValueRef::Opaque)
-        }
+        CellValue::Large(_) => take(ValueRef::Opaque),
     }
 }
 
@@ -96,7 +97,8 @@ const DECIMAL: KeyColumn = KeyColumn {
     order: ColumnOrder::Ascending,
 };
 
-/// Returns the encoded key of a decimal in hexadecimal. These texts sort like the decimals.
+/// Returns the encoded key of a decimal in hexadecimal. These texts sort like the decimals, and no text is a prefix of
+/// another one.
 pub fn decimal_text(number: Decimal) -> String {
     let mut key = Vec::new();
     let encoded = KeySchema::new([DECIMAL]).and_then(|schema| schema.encode(&[number.into()], &mut key));

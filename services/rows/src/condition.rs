@@ -3,17 +3,20 @@
 //! Values are compared in the forms of [`row_values`](tideline_engine::row_values), according to the declared types of
 //! their columns. Literals are converted to the same forms once per request.
 //!
-//! A test that the declared type of a column does not support is refused. Undeclared columns support all tests.
+//! A test that the declared type of a column does not support is refused. Undeclared columns support all tests. A literal
+//! for an undeclared column is compared with values of each type that it can have. A literal with a type, in the form of
+//! writes, is compared only with values of this type.
 
 use std::cell::OnceCell;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hashbrown::HashMap;
+use tideline_engine::condition::literal::LiteralForms;
 use tideline_engine::condition::operators::{Between, Compare, Equals, In, NotEquals};
 use tideline_engine::condition::{Condition, Literal, Matcher, Node, Record, Subject, Test, ValueRef};
 use tideline_engine::key_codec::layout::KeyLayout;
-use tideline_engine::key_codec::tuple::{Decimal, KeyValue};
+use tideline_engine::key_codec::tuple::{DECIMAL_SCALE_MAX, Decimal, KeyValue};
 use tideline_engine::model::{ColumnType, SearchAnalyzer, Timestamp};
 use tideline_engine::row_search::{Highlight, RowForm, RowIndex, highlights};
 use tideline_engine::row_values::{decimal_text, each_compared, hex};
@@ -22,7 +25,7 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
 
 use crate::error::{Result, RowsError};
-use crate::value::{cell_of, type_of};
+use crate::value::{cell_of, type_of, utc};
 
 /// Compiled condition on rows of one table.
 #[derive(Debug)]
@@ -185,6 +188,28 @@ pub(crate) fn required_columns(filter: &RowFilter) -> Vec<(&str, bool)> {
     columns
 }
 
+/// Returns true if a condition has tests whose compilation can take long: patterns, fuzzy texts and words.
+pub(crate) fn has_patterns(condition: &Condition) -> bool {
+    match condition {
+        Condition::And(conditions) | Condition::Or(conditions) => conditions.iter().any(has_patterns),
+        Condition::Not(inner) => has_patterns(inner),
+        Condition::Leaf { test, .. } => matches!(
+            test,
+            Test::Wildcard(_) | Test::Regex(_) | Test::Fuzzy(_) | Test::Words(_) | Test::Phrase(_)
+        ),
+        Condition::All | Condition::Saved(_) => false,
+    }
+}
+
+/// Returns a condition whose literals have the form in which the values of rows are compared.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if a value does not have the type of its column, or if a test does not support this type.
+pub(crate) fn compared(table: &WideTable, filter: &RowFilter) -> Result<Condition> {
+    convert(table, &filter.0, &mut HashMap::new())
+}
+
 /// Converts the literals of a condition to the form in which the values of rows are compared. Adds the tested columns
 /// to `targets`.
 fn convert(
@@ -299,18 +324,25 @@ fn on_points(test: &Test, name: &str, declared: Option<ColumnType>) -> std::resu
     }
 }
 
-/// Converts a literal to the form in which values of the declared type are compared. The error describes the literal.
-fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::result::Result<Literal, String> {
-    let Some(declared) = declared else {
-        return Ok(literal.clone());
+/// Converts a literal to the form in which values of the declared type are compared; without a declared type, to the
+/// forms for all types. The error describes the literal.
+pub(crate) fn convert_literal(
+    literal: &Literal,
+    declared: Option<ColumnType>,
+) -> std::result::Result<Literal, String> {
+    let declared = match (literal, declared) {
+        (Literal::Typed(typed), Some(declared)) if typed.column_type != declared => {
+            return Err(format!("found a value of type {}", typed.column_type));
+        }
+        (Literal::Typed(typed), Some(declared)) => return convert_literal(&typed.value, Some(declared)),
+        (Literal::Typed(typed), None) => {
+            let converted = convert_literal(&typed.value, Some(typed.column_type))?;
+            return Ok(of_type(converted, typed.column_type));
+        }
+        (_, Some(declared)) => declared,
+        (literal, None) => return Ok(of_any_type(literal)),
     };
-    let number = match literal {
-        Literal::Signed(number) => Some(number.to_string()),
-        Literal::Unsigned(number) => Some(number.to_string()),
-        Literal::Float(number) => Some(number.to_string()),
-        Literal::Digits(digits) => Some(digits.to_string()),
-        _ => None,
-    };
+    let number = number_text(literal);
     let converted = match (declared, literal) {
         (ColumnType::String, Literal::Text(_))
         | (ColumnType::Bool, Literal::Boolean(_))
@@ -343,6 +375,117 @@ fn convert_literal(literal: &Literal, declared: Option<ColumnType>) -> std::resu
 
 fn decimal_literal(number: Decimal) -> Literal {
     Literal::Text(decimal_text(number))
+}
+
+/// Returns a number in JSON syntax; `None` for other literals.
+fn number_text(literal: &Literal) -> Option<String> {
+    match literal {
+        Literal::Signed(number) => Some(number.to_string()),
+        Literal::Unsigned(number) => Some(number.to_string()),
+        Literal::Float(number) => Some(number.to_string()),
+        Literal::Digits(digits) => Some(digits.to_string()),
+        _ => None,
+    }
+}
+
+/// Returns the literal for an undeclared column that is compared only with values of one type. `converted` has the form
+/// of declared columns of this type. Integers and doubles are one type.
+fn of_type(converted: Literal, column_type: ColumnType) -> Literal {
+    let mut forms = LiteralForms::default();
+    match column_type {
+        ColumnType::Timestamp => forms.nanos = Some(converted),
+        ColumnType::Decimal => forms.decimal = Some(converted),
+        ColumnType::Binary => forms.bytes = Some(converted),
+        _ => return converted,
+    }
+    Literal::Forms(Box::new(forms))
+}
+
+/// Returns the literal for an undeclared column that is compared with values of each type that it can have.
+fn of_any_type(literal: &Literal) -> Literal {
+    let forms = match literal {
+        Literal::Text(text) => {
+            let time = Timestamp::parse_rfc3339(text)
+                .or_else(|| utc(text).and_then(|text| Timestamp::parse_rfc3339(&text)));
+            LiteralForms {
+                plain: None,
+                nanos: time.map(|time| Literal::Signed(time.nanos())),
+                decimal: Decimal::parse(text).map(decimal_literal),
+                bytes: STANDARD.decode(text).ok().map(|bytes| Literal::Text(hex(&bytes))),
+            }
+        }
+        literal => LiteralForms {
+            nanos: matches!(literal, Literal::Signed(_) | Literal::Unsigned(_)).then(|| literal.clone()),
+            decimal: number_text(literal)
+                .and_then(|number| decimal_bound(&number))
+                .map(Literal::Text),
+            ..LiteralForms::default()
+        },
+    };
+    if forms == LiteralForms::default() {
+        return literal.clone();
+    }
+    let plain = Some(literal.clone());
+    Literal::Forms(Box::new(LiteralForms { plain, ..forms }))
+}
+
+/// Returns a text that sorts among the texts of decimals as the number sorts among the decimals. For a number that no
+/// decimal is equal to, it is the text of no decimal. Returns `None` if the text is not a number in JSON syntax.
+fn decimal_bound(number: &str) -> Option<String> {
+    /// Sorts after all hexadecimal digits.
+    const AFTER: char = '~';
+    /// Number of digits of the largest mantissa. Some numbers of as many digits exceed it.
+    const DIGITS_MAX: i64 = 39;
+    if let Some(decimal) = Decimal::parse(number) {
+        return Some(decimal_text(decimal));
+    }
+    let (is_negative, number) = number
+        .strip_prefix('-')
+        .map_or((false, number), |number| (true, number));
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = [whole, fraction].concat();
+    if !all.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let digits = all.trim_start_matches('0');
+    // The number is 0.digits × 10^point.
+    let zeros = (all.len() - digits.len()) as i64;
+    let point = (whole.len() as i64 - zeros).saturating_add(exponent.parse().ok()?);
+    if digits.is_empty() {
+        return Some(decimal_text(Decimal::ZERO));
+    }
+    // The nearest decimal toward 0: its digits, and those after the decimal point, are limited.
+    let places = point
+        .saturating_add(DECIMAL_SCALE_MAX.into())
+        .clamp(0, DIGITS_MAX) as usize;
+    let length = places.min(digits.len());
+    let sign = if is_negative { "-" } else { "" };
+    let cut = |length: usize| Decimal::parse(&format!("{sign}0.{}e{point}", &digits[..length]));
+    let nearest = match length {
+        0 => Some(Decimal::ZERO),
+        _ => cut(length).or_else(|| {
+            let limit = if is_negative { i128::MIN } else { i128::MAX };
+            let scale = u8::try_from(DIGITS_MAX - point).ok();
+            let limit = scale.and_then(|scale| Decimal::new(limit, scale).ok());
+            let candidates = [limit, cut(length - 1)].into_iter().flatten();
+            if is_negative {
+                candidates.min()
+            } else {
+                candidates.max()
+            }
+        }),
+    };
+    Some(match (nearest.map(decimal_text), is_negative) {
+        (Some(text), false) => format!("{text}{AFTER}"),
+        (Some(mut text), true) => {
+            let last = text.pop().map_or(AFTER, |last| char::from(last as u8 - 1));
+            format!("{text}{last}{AFTER}")
+        }
+        // Above all decimals, or below all.
+        (None, false) => AFTER.to_string(),
+        (None, true) => String::new(),
+    })
 }
 
 #[cfg(test)]
@@ -437,12 +580,109 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_not_decimals_sort_among_them() {
+        let max = "170141183460469231731687303715884105727";
+        let beyond_max = "170141183460469231731687303715884105728";
+        // In increasing order. A decimal can have the value, or not.
+        let ordered = [
+            ("-1e300", false),
+            ("-170141183460469231731687303715884105729", false),
+            ("-170141183460469231731687303715884105728", true),
+            ("-1.00000000000000000000000000000000000000000001", false),
+            ("-1", true),
+            ("-1e-38", true),
+            ("-1e-50", false),
+            ("0", true),
+            ("0.000e9", true),
+            ("1e-50", false),
+            ("1e-38", true),
+            ("1.5e-38", false),
+            ("0.12345678901234567890123456789012345678", true),
+            ("0.123456789012345678901234567890123456789", false),
+            ("1.7014118346046923173168730371588410572", true),
+            ("1.70141183460469231731687303715884105727", true),
+            ("1.70141183460469231731687303715884105728", false),
+            ("1.7014118346046923173168730371588410573", true),
+            ("2e5", true),
+            (max, true),
+            (beyond_max, false),
+            ("1e39", false),
+            ("1e300", false),
+        ];
+        let texts = ordered.map(|(number, is_decimal)| {
+            assert_eq!(Decimal::parse(number).is_some(), is_decimal, "{number}");
+            (number, decimal_bound(number).expect(number))
+        });
+        for pair in texts.windows(2) {
+            let [(low, below), (high, above)] = pair else {
+                continue;
+            };
+            // Numbers beyond the largest decimals, and both forms of 0, have the same text.
+            let is_same = above == below;
+            let may_be_same = Decimal::parse(high).is_some() == Decimal::parse(low).is_some();
+            assert!(
+                below < above || is_same && may_be_same,
+                "{low} {below}, {high} {above}"
+            );
+        }
+        assert_eq!(decimal_bound("1.50"), decimal_bound("15e-1"));
+        assert_eq!(decimal_bound("soon"), None);
+    }
+
+    #[test]
+    fn a_literal_with_a_type_is_compared_with_this_type_only() {
+        let typed = |value: &str| converted(&format!(r#""equals":{value}"#), None);
+        let forms = |forms: LiteralForms| -> std::result::Result<Test, String> {
+            Ok(Test::Equals(Equals(Literal::Forms(Box::new(forms)))))
+        };
+        let decimal = decimal_text(Decimal::parse("1.5").expect("a decimal"));
+        assert_eq!(
+            typed(r#"{"type":"decimal","value":"1.5"}"#),
+            forms(LiteralForms {
+                decimal: Some(Literal::Text(decimal)),
+                ..LiteralForms::default()
+            })
+        );
+        assert_eq!(
+            typed(r#"{"type":"timestamp","value":"1970-01-01T00:00:01Z"}"#),
+            forms(LiteralForms {
+                nanos: Some(Literal::Signed(1_000_000_000)),
+                ..LiteralForms::default()
+            })
+        );
+        assert_eq!(
+            typed(r#"{"type":"binary","value":"AAE="}"#),
+            forms(LiteralForms {
+                bytes: Some(Literal::Text("0001".into())),
+                ..LiteralForms::default()
+            })
+        );
+        assert_eq!(
+            typed(r#"{"type":"i64","value":"7"}"#),
+            Ok(Test::Equals(Equals(Literal::Signed(7))))
+        );
+        let of_declared = |value: &str| converted(&format!(r#""equals":{value}"#), Some(ColumnType::Decimal));
+        assert_eq!(
+            of_declared(r#"{"type":"decimal","value":1.5}"#),
+            of_declared("1.5")
+        );
+        assert_eq!(
+            of_declared(r#"{"type":"i64","value":1}"#),
+            Err("found a value of type i64".into())
+        );
+        assert_eq!(
+            typed(r#"{"type":"timestamp","value":"soon"}"#),
+            Err("found the text \"soon\"".into())
+        );
+    }
+
+    #[test]
     fn bounds_on_both_sides_are_converted() {
         let test = r#""gte":"2026-01-01T00:00:00Z","lt":"2026-02-01T00:00:00Z""#;
         let expected = r#""gte":1767225600000000000,"lt":1769904000000000000"#;
         assert_eq!(
             converted(test, Some(ColumnType::Timestamp)),
-            converted(expected, None)
+            converted(expected, Some(ColumnType::I64))
         );
     }
 }

@@ -25,6 +25,7 @@ use tideline_openapi::row_why::{
     WhyPart, WhyRow, WhyVersion,
 };
 
+pub(crate) use self::condition::{NamedTest, tests as named_tests};
 use self::words::Words;
 use crate::error::Result;
 use crate::selection::{Selection, write_key};

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use tideline_engine::condition::Literal as ConditionLiteral;
+use tideline_engine::condition::literal::TypedLiteral;
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_engine::model::ColumnType;
 use tideline_rows::value::{parse_key, type_of, utc};
@@ -123,13 +124,13 @@ impl Literal {
         })
     }
 
-    /// Returns the value with which a column is compared.
+    /// Returns the value with which a column is compared. An undeclared column is compared with bytes as such. A parameter
+    /// may be an object with the type and the value.
     ///
     /// # Errors
     ///
-    /// [`SqlError::Invalid`] for `NULL`, for JSON objects and lists, and for bytes if the column is not declared or has
-    /// another type.
-    pub fn to_condition(&self, column: &str, declared: Option<ColumnType>) -> Result<ConditionLiteral> {
+    /// [`SqlError::Invalid`] for `NULL`, for other JSON objects and lists, and for bytes if the column has another type.
+    pub fn to_condition(&self, declared: Option<ColumnType>) -> Result<ConditionLiteral> {
         let text = |json: String| match serde_json::from_str(&json) {
             Ok(serde_json::Value::String(text)) => ConditionLiteral::Text(text),
             _ => ConditionLiteral::Text(json),
@@ -141,17 +142,15 @@ impl Literal {
                 ConditionLiteral::Text(digits.clone())
             }
             (LiteralValue::Number(digits), _) => number(digits),
-            (LiteralValue::Binary(_), None) => {
-                return Err(SqlError::invalid(
-                    self.at,
-                    format!(
-                        "column {column:?} is not declared, so it cannot be compared with bytes; declare it as VARBINARY"
-                    ),
-                ));
-            }
-            (LiteralValue::Text(_) | LiteralValue::Binary(_) | LiteralValue::Json(_), _) => {
-                text(self.plain(declared)?)
-            }
+            (LiteralValue::Binary(bytes), None) => ConditionLiteral::Typed(Box::new(TypedLiteral {
+                column_type: ColumnType::Binary,
+                value: ConditionLiteral::Text(STANDARD.encode(bytes)),
+            })),
+            (LiteralValue::Json(json), _) => match ConditionLiteral::of_column(json.get()) {
+                Ok(typed) => typed,
+                Err(_) => text(self.plain(declared)?),
+            },
+            (LiteralValue::Text(_) | LiteralValue::Binary(_), _) => text(self.plain(declared)?),
         })
     }
 
@@ -176,7 +175,7 @@ impl Literal {
         }
     }
 
-    /// Returns the plain JSON form.
+    /// Returns the plain JSON form. A parameter may be an object with the declared type and the value.
     fn plain(&self, declared: Option<ColumnType>) -> Result<String> {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         Ok(match (&self.value, declared) {
@@ -194,12 +193,26 @@ impl Literal {
                     format!("the column has the type {declared}; found bytes"),
                 ));
             }
-            (LiteralValue::Json(json), _) => {
-                return Err(SqlError::invalid(
-                    self.at,
-                    format!("the parameter {json} is an object or a list; give one value"),
-                ));
-            }
+            (LiteralValue::Json(json), _) => match (ConditionLiteral::of_column(json.get()), declared) {
+                (Ok(ConditionLiteral::Typed(typed)), Some(declared)) if typed.column_type == declared => {
+                    serde_json::to_string(&typed.value).unwrap_or_default()
+                }
+                (Ok(ConditionLiteral::Typed(typed)), Some(declared)) => {
+                    return Err(SqlError::invalid(
+                        self.at,
+                        format!(
+                            "the column has the type {declared}; found a value of type {}",
+                            typed.column_type
+                        ),
+                    ));
+                }
+                _ => {
+                    return Err(SqlError::invalid(
+                        self.at,
+                        format!("the parameter {json} is an object or a list; give one value"),
+                    ));
+                }
+            },
         })
     }
 }
@@ -227,10 +240,8 @@ fn raw(json: String) -> Box<RawValue> {
 }
 
 fn number(digits: &str) -> ConditionLiteral {
-    let signed = digits.parse().map(ConditionLiteral::Signed);
-    let unsigned = || digits.parse().map(ConditionLiteral::Unsigned);
-    let float = || ConditionLiteral::Float(digits.parse().unwrap_or(f64::NAN));
-    signed.or_else(|_| unsigned()).unwrap_or_else(|_| float())
+    let float = |_| ConditionLiteral::Float(digits.parse().unwrap_or(f64::NAN));
+    ConditionLiteral::of_column(digits).unwrap_or_else(float)
 }
 
 /// Converts a number from SQL syntax to JSON syntax; `None` if it is not a decimal number.

@@ -65,7 +65,7 @@ impl Operator for Within {
             }
             Subject::Column(_) => {
                 let TimeRange { start, end } = self.0.range()?;
-                let (start, end) = (Literal::Signed(start), Literal::Signed(end));
+                let (start, end) = (Literal::of_nanos(start), Literal::of_nanos(end));
                 let ends = (Bound::Included(&start), Bound::Excluded(&end));
                 Some(intervals(subject, &[ends], false)?)
             }
@@ -121,6 +121,8 @@ mod tests {
         assert!(!holds(r#"{"attribute":"cores","range":{}}"#));
         assert!(holds(r#"{"column":"placed","range":{"start":"5s","end":"6s"}}"#));
         assert!(holds(r#"{"column":"placed","range":{}}"#));
+        assert!(holds(r#"{"column":"seen","range":{"start":"5s","end":"6s"}}"#));
+        assert!(!holds(r#"{"column":"seen","range":{"end":"5s"}}"#));
         assert!(!holds(r#"{"column":"placed","range":{"end":"5s"}}"#));
         assert!(!holds(r#"{"column":"placed","range":{"start":"6s","end":"5s"}}"#));
         assert!(!holds(r#"{"column":"note","range":{}}"#));

@@ -49,6 +49,7 @@ impl Record for Sample {
                 "items" => vec![ValueRef::Signed(7)],
                 "site" => vec![ValueRef::Point(GeoPoint::new(52.5, 13.4).expect("a valid point"))],
                 "placed" => vec![ValueRef::Signed(5_000_000_000)],
+                "seen" => vec![seconds(5)],
                 _ => vec![],
             },
         };

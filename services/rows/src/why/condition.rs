@@ -16,7 +16,7 @@ use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_why::{WhyCode, WhyFilter, WhyHidden, WhyTest};
 
 use super::plain;
-use crate::condition::RowMatcher;
+use crate::condition::{RowMatcher, convert_literal};
 use crate::error::{Result, RowsError};
 use crate::read::damaged;
 use crate::value;
@@ -25,10 +25,10 @@ use crate::value;
 pub(super) const WHY_TESTS_MAX: usize = 100;
 
 /// Name of the tested column, and the test.
-pub(super) type NamedTest<'c> = (&'c str, &'c Test);
+pub(crate) type NamedTest<'c> = (&'c str, &'c Test);
 
 /// Returns the tests of a condition, in their order.
-pub(super) fn tests(filter: &RowFilter) -> Result<Vec<NamedTest<'_>>> {
+pub(crate) fn tests(filter: &RowFilter) -> Result<Vec<NamedTest<'_>>> {
     let mut tests = Vec::new();
     collect(&filter.0, &mut tests);
     match tests.len() {
@@ -127,10 +127,13 @@ fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, t
         );
     }
     // For a declared column, no types are compared: a test with literals of another type has already been refused.
-    let literals = if declared.is_some() {
+    let literals: Vec<Literal> = if declared.is_some() {
         Vec::new()
     } else {
-        literals(test)
+        let converted = literals(test)
+            .into_iter()
+            .map(|literal| convert_literal(literal, None));
+        converted.filter_map(std::result::Result::ok).collect()
     };
     let (mut is_opaque, mut is_comparable) = (false, literals.is_empty());
     each_compared(found, declared, &mut |value| {
@@ -144,13 +147,6 @@ fn of_value(found: &CellValue<'_>, declared: Option<ColumnType>, column: &str, t
             format!(
                 "the value of {column:?} is a {column_type}, written before the column was declared as {declared}, and is not \
                  compared; write it again as {declared}"
-            ),
-        ),
-        (None, true) if !matches!(found, CellValue::Json(_)) => plain(
-            WhyCode::NotDeclared,
-            format!(
-                "the column {column:?} is not declared, and values of type {column_type} are compared only in declared \
-                 columns; declare it as {column_type}"
             ),
         ),
         _ if !is_comparable => plain(
@@ -190,15 +186,22 @@ fn literals(test: &Test) -> Vec<&Literal> {
     }
 }
 
-/// Returns true if a literal and a value of an undeclared column are of one kind: text, boolean or number. Values of
-/// other kinds count as comparable with every literal.
+/// Returns true if a converted literal can be compared with a value of an undeclared column: it has a form of the kind of
+/// the value. Geo points and opaque values count as comparable with every literal.
 fn are_comparable(literal: &Literal, value: ValueRef<'_>) -> bool {
+    let (plain, forms) = match literal {
+        Literal::Forms(forms) => (forms.plain.as_ref(), Some(forms)),
+        literal => (Some(literal), None),
+    };
     match value {
-        ValueRef::Text(_) => matches!(literal, Literal::Text(_)),
-        ValueRef::Boolean(_) => matches!(literal, Literal::Boolean(_)),
+        ValueRef::Text(_) => matches!(plain, Some(Literal::Text(_))),
+        ValueRef::Boolean(_) => matches!(plain, Some(Literal::Boolean(_))),
         ValueRef::Signed(_) | ValueRef::Unsigned(_) | ValueRef::Float(_) => {
-            !matches!(literal, Literal::Text(_) | Literal::Boolean(_))
+            plain.is_some_and(|plain| !matches!(plain, Literal::Text(_) | Literal::Boolean(_)))
         }
-        _ => true,
+        ValueRef::Time(_) => forms.is_some_and(|forms| forms.nanos.is_some()),
+        ValueRef::Decimal(_) => forms.is_some_and(|forms| forms.decimal.is_some()),
+        ValueRef::Bytes(_) => forms.is_some_and(|forms| forms.bytes.is_some()),
+        ValueRef::Point(_) | ValueRef::Id(_) | ValueRef::Opaque => true,
     }
 }

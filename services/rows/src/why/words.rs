@@ -114,29 +114,14 @@ impl<'t> Words<'t> {
         declared: Option<ColumnType>,
     ) -> Option<WhyHidden> {
         let found = value.column_type();
-        match declared {
-            Some(declared) if declared != found => Some(plain(
-                WhyCode::OtherType,
-                format!(
-                    "the value is a {found} and was written before the column was declared as {declared}: reads return it \
-                     with its type, but conditions and indexes do not match it; write it again as {declared}"
-                ),
-            )),
-            None if matches!(
-                found,
-                ColumnType::Timestamp | ColumnType::Decimal | ColumnType::Binary
-            ) =>
-            {
-                Some(plain(
-                    WhyCode::NotDeclared,
-                    format!(
-                        "the column is not declared, and values of type {found} are compared only in declared columns, so \
-                         conditions do not match it; declare the column as {found}"
-                    ),
-                ))
-            }
-            _ => None,
-        }
+        let declared = declared.filter(|declared| *declared != found)?;
+        Some(plain(
+            WhyCode::OtherType,
+            format!(
+                "the value is a {found} and was written before the column was declared as {declared}: reads return it with \
+                 its type, but conditions and indexes do not match it; write it again as {declared}"
+            ),
+        ))
     }
 
     /// Returns the time at which a version with this time expires; `None` unless versions expire one by one.

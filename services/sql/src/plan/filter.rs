@@ -1,10 +1,12 @@
 //! Conversion of conditions to the form that the rows crate evaluates.
 //!
-//! If a column has no value, every test of the column except `IS NULL` is false.
+//! If a column has no value, every test of the column except `IS NULL` is false. `LIKE` compares only texts, also in
+//! columns that are not declared.
 
 use std::ops::Bound;
 
 use tideline_engine::WideTable;
+use tideline_engine::condition::literal::TypedLiteral;
 use tideline_engine::condition::operators::{Compare, Equals, Exists, In, NotEquals};
 use tideline_engine::condition::{Condition, Literal as Value, Subject, Test};
 use tideline_engine::model::ColumnType;
@@ -52,7 +54,17 @@ pub(super) fn like_refused(column: &Name, declared: ColumnType) -> SqlError {
 }
 
 fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> Result<Condition> {
-    let value = |literal: &Literal| literal.to_condition(&column.text, declared);
+    let value = |literal: &Literal| literal.to_condition(declared);
+    let text = |literal: &Literal| -> Result<Value> {
+        let value = value(literal)?;
+        Ok(match declared {
+            Some(_) => value,
+            None => Value::Typed(Box::new(TypedLiteral {
+                column_type: ColumnType::String,
+                value,
+            })),
+        })
+    };
     let leaf = |test: Test| Condition::leaf(Subject::Column(column.text.clone()), test);
     let between = |low: Bound<Value>, high: Bound<Value>| leaf(Compare { low, high }.into());
     let outside = |below: Value, above: Bound<Value>| {
@@ -81,8 +93,8 @@ fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> 
                 Comparison::GreaterOrEqual => between(Bound::Included(value), Bound::Unbounded),
             }
         }
-        ColumnTest::SameText(text, false) => leaf(Equals(value(text)?).into()),
-        ColumnTest::SameText(text, true) => leaf(NotEquals(value(text)?).into()),
+        ColumnTest::SameText(same, false) => leaf(Equals(text(same)?).into()),
+        ColumnTest::SameText(same, true) => leaf(NotEquals(text(same)?).into()),
         ColumnTest::In(literals, negated) => {
             let values: Vec<Value> = literals.iter().map(value).collect::<Result<_>>()?;
             match negated {
@@ -102,10 +114,10 @@ fn converted(column: &Name, declared: Option<ColumnType>, test: &ColumnTest) -> 
                 true => outside(low, Bound::Excluded(high)),
             }
         }
-        ColumnTest::Prefix(text, negated) => {
-            let text_of = |text: String| value(&text_literal(text, column));
-            let low = text_of(text.clone())?;
-            let above = after_prefix(text).map(text_of).transpose()?;
+        ColumnTest::Prefix(prefix, negated) => {
+            let text_of = |prefix: String| text(&text_literal(prefix, column));
+            let low = text_of(prefix.clone())?;
+            let above = after_prefix(prefix).map(text_of).transpose()?;
             match (negated, above) {
                 (false, Some(above)) => between(Bound::Included(low), Bound::Excluded(above)),
                 (false, None) => between(Bound::Included(low), Bound::Unbounded),
