@@ -1,20 +1,26 @@
 //! Copy of the rows of a table to a table with another key.
 //!
 //! Columns are matched by name: a key column of one table can be an ordinary column of the other table. Each row is
-//! written as an update, with the times of the versions in the source. A repeated copy therefore changes nothing, and
-//! newer values that clients write to the target during the copy are kept.
+//! written as an update, with the times of the versions in the source. Newer values that clients write to the target
+//! during the copy are therefore kept.
 //!
 //! An update can make values visible again that were deleted in the target before. Clients therefore write into the
 //! source first, and then into the target. A batch is committed only if its source rows still have the content that was
 //! read. A client that has deleted a row or a column in the target has deleted it in the source before, so the batch is
-//! refused, and the changed rows are read again. This does not help once clients write into the target only: the copy
-//! must not be repeated then.
+//! refused, and the changed rows are read again.
+//!
+//! This does not help once clients write into the target only. A repeated copy therefore writes only rows that have
+//! changed in the source since the last complete copy ([`RowCopy`]). If a client has written the row into the target
+//! after the last change in the source, the copy writes only the versions that the last complete copy can have missed.
+//! If the key in the target contains such a version, the row can have had another key, so it is written as a whole.
 
 use std::sync::Arc;
 
 use tideline_engine::backend::Direction;
+use tideline_engine::fail_points::{When, around, pass};
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::large::{LargeUpload, WideError};
+use tideline_engine::row_copies::RowCopy;
 use tideline_engine::row_limits::PacedReads;
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
@@ -27,9 +33,9 @@ use crate::error::{Result, RowsError};
 use crate::large::end_failed;
 use crate::write::refused_text;
 
-/// Number of rows at which a batch is written.
+/// Number of rows that are read for a batch.
 const BATCH_ROWS: usize = 500;
-/// Size of the rows in bytes at which a batch is written.
+/// Size in bytes of the rows that are read for a batch.
 const BATCH_BYTES: usize = 1 << 20;
 /// Number of attempts to copy a row that clients change during each attempt.
 const ATTEMPTS_MAX: u32 = 100;
@@ -41,12 +47,24 @@ pub struct RekeyProgress {
     pub read: u64,
     /// Number of rows that were written.
     pub written: u64,
+    /// Number of rows that were not written because the last complete copy has covered them, or because the target row
+    /// is newer and the source row has no version that the last copy can have missed.
+    pub up_to_date: u64,
     /// Number of rows that clients deleted in the source after they were read; they were not written.
     pub deleted: u64,
     /// Number of rows that were not written because the target cannot hold them.
     pub refused: u64,
     /// Key of the first refused row, and the reason.
     pub first_refusal: Option<String>,
+    /// True if the copy is complete, but could not be recorded as complete, so a repeated copy writes its rows again.
+    /// This is the case if too many rows were refused, or if archived parts were attached to the source meanwhile.
+    pub is_unrecorded: bool,
+}
+
+/// Running copy.
+struct Running {
+    progress: RekeyProgress,
+    copy: RowCopy,
 }
 
 /// Planned copy.
@@ -138,8 +156,9 @@ impl Rekey {
         &self.into
     }
 
-    /// Copies all rows. Calls `step` after each batch and before each further attempt to copy changed rows, and ends the
-    /// copy if `step` returns false. Returns the progress, and true if the copy was not ended.
+    /// Copies all rows, or only those that have changed since the last complete copy. Calls `step` after each batch and
+    /// before each further attempt to copy changed rows, and ends the copy if `step` returns false. Returns the
+    /// progress, and true if the copy was not ended.
     ///
     /// # Errors
     ///
@@ -152,6 +171,11 @@ impl Rekey {
         let _unlimited = PacedReads::unlimited();
         let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         let ranges = self.from.layout().ranges(&[], all)?;
+        // Begins before the first row is read.
+        let mut running = Running {
+            progress: RekeyProgress::default(),
+            copy: engine.begin_row_copy(&self.from, &self.into)?,
+        };
         let from = Arc::clone(&self.from);
         let mut scan = engine.scan_rows(
             from,
@@ -161,26 +185,34 @@ impl Rekey {
             None,
             usize::MAX,
         );
-        let mut progress = RekeyProgress::default();
         loop {
-            let (mut batch, mut bytes, mut is_end) = (Vec::new(), 0, false);
-            while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
+            let (mut batch, mut rows, mut bytes, mut is_end) = (Vec::new(), 0, 0, false);
+            while rows < BATCH_ROWS && bytes < BATCH_BYTES {
                 let Some(found) = scan.next_row()? else {
                     is_end = true;
                     break;
                 };
-                progress.read += 1;
+                rows += 1;
+                running.progress.read += 1;
                 bytes += found.row.bytes();
-                batch.push(found.row);
+                match running.copy.is_covered(&found.row)? {
+                    true => running.progress.up_to_date += 1,
+                    false => batch.push(found.row),
+                }
             }
-            if !self.copy(engine, batch, &mut progress, step)? {
-                return Ok((progress, false));
+            pass::<EngineError>("rekey", "page", When::Before)?;
+            if !self.copy(engine, batch, &mut running, step)? {
+                return Ok((running.progress, false));
             }
+            pass::<EngineError>("rekey", "page", When::After)?;
             if is_end {
-                return Ok((progress, true));
+                let is_recorded =
+                    around::<_, EngineError>("rekey", "record", || engine.end_row_copy(&running.copy))?;
+                running.progress.is_unrecorded = !is_recorded;
+                return Ok((running.progress, true));
             }
-            if !step(&progress) {
-                return Ok((progress, false));
+            if !step(&running.progress) {
+                return Ok((running.progress, false));
             }
         }
     }
@@ -191,26 +223,26 @@ impl Rekey {
         &self,
         engine: &Engine,
         rows: Vec<StoredRow>,
-        progress: &mut RekeyProgress,
+        running: &mut Running,
         step: &mut dyn FnMut(&RekeyProgress) -> bool,
     ) -> Result<bool> {
         let mut batches = vec![(rows, 1)];
         while let Some((rows, attempt)) = batches.pop() {
-            if attempt > 1 && !step(progress) {
+            if attempt > 1 && !step(&running.progress) {
                 return Ok(false);
             }
-            let Some(changed) = self.write(engine, &rows, progress)? else {
+            let Some(changed) = self.write(engine, &rows, running)? else {
                 continue;
             };
             let mut again = Vec::with_capacity(changed.len());
             for row in changed {
                 match engine.row(&self.from, &row.key)? {
                     Some(row) => again.push(row),
-                    None => progress.deleted += 1,
+                    None => running.progress.deleted += 1,
                 }
             }
             if let ([row], ATTEMPTS_MAX..) = (&again[..], attempt) {
-                progress.refuse(
+                running.refuse(
                     &self.from,
                     row,
                     "clients change it all the time; copy again later",
@@ -223,21 +255,22 @@ impl Rekey {
         Ok(true)
     }
 
-    /// Writes source rows into the target. If one of them has changed since it was read, writes nothing, and returns
-    /// the rows that the target can hold.
+    /// Writes source rows into the target. If one of them has changed since it was read, or if one of the target rows
+    /// changes that a repeated copy has read, writes nothing, and returns the rows that the target can hold.
     fn write(
         &self,
         engine: &Engine,
         rows: &[StoredRow],
-        progress: &mut RekeyProgress,
+        running: &mut Running,
     ) -> Result<Option<Vec<StoredRow>>> {
         let mut batch = Vec::with_capacity(rows.len());
         for row in rows {
             match self.converted(row) {
                 Ok(row) => batch.push(row),
-                Err(reason) => progress.refuse(&self.from, row, &reason),
+                Err(reason) => running.refuse(&self.from, row, &reason),
             }
         }
+        let (batch, mut unchanged) = self.without_covered(engine, batch, running)?;
         if batch.is_empty() {
             return Ok(None);
         }
@@ -246,7 +279,7 @@ impl Rekey {
             match self.copy_values(engine, &mut row) {
                 Ok(()) => batch.push(row),
                 Err(EngineError::Rows(error @ WideError::LargeNotArchived(_))) => {
-                    progress.refuse(&self.from, &row.source, &error.to_string());
+                    running.refuse(&self.from, &row.source, &error.to_string());
                     row.uploads.into_iter().for_each(LargeUpload::abandon);
                 }
                 Err(EngineError::Rows(error @ WideError::LargeGone(_))) => {
@@ -258,7 +291,7 @@ impl Rekey {
                         return Ok(Some(abandoned(batch)));
                     }
                     // The pieces of the value are lost, or the part of the target was dropped.
-                    progress.refuse(&self.from, &row.source, &error.to_string());
+                    running.refuse(&self.from, &row.source, &error.to_string());
                     row.uploads.into_iter().for_each(LargeUpload::abandon);
                 }
                 Err(error) => return Err(error.into()),
@@ -267,13 +300,13 @@ impl Rekey {
         if batch.is_empty() {
             return Ok(None);
         }
-        let unchanged = batch.iter().map(|row| Unchanged::RowOf {
+        unchanged.extend(batch.iter().map(|row| Unchanged::RowOf {
             table: self.from.table().points().id(),
             key: row.source.key.to_vec(),
             digest: Some(row.source.digest()),
-        });
+        }));
         let options = RowWriteOptions {
-            unchanged: unchanged.collect(),
+            unchanged,
             ..RowWriteOptions::default()
         };
         let values = batch.iter_mut().enumerate();
@@ -292,7 +325,9 @@ impl Rekey {
         let cut = Cut::store(engine, &self.into, values)?;
         let make = |_: &mut dyn FnMut() -> i64| Ok(batch.iter().map(Converted::to_write).collect());
         engine.wait_for_searches(&self.into);
-        let written = engine.write_rows(&self.into, &make, &options);
+        let written = around("rekey", "write", || {
+            engine.write_rows(&self.into, &make, &options)
+        });
         let written = match cut.end(engine, written) {
             Ok((_, written)) if written.changed.is_some() => return Ok(Some(abandoned(batch))),
             Ok((_, written)) => written,
@@ -307,17 +342,54 @@ impl Rekey {
         for (row, outcome) in batch.into_iter().zip(written.rows) {
             let reason = match outcome {
                 RowOutcome::Written(_) => {
-                    progress.written += 1;
+                    running.progress.written += 1;
                     row.uploads.into_iter().for_each(LargeUpload::kept);
+                    running.copy.add_covered(&row.source)?;
                     continue;
                 }
                 RowOutcome::Refused(refused) => refused_text(&self.into, &refused),
                 RowOutcome::ConditionFailed(_) | RowOutcome::NotApplied => "it was not applied".to_owned(),
             };
-            progress.refuse(&self.from, &row.source, &reason);
+            running.refuse(&self.from, &row.source, &reason);
             row.uploads.into_iter().for_each(LargeUpload::abandon);
         }
         Ok(None)
+    }
+
+    /// Removes versions that the last complete copy has covered from rows that are newer in the target, because clients
+    /// may have removed these versions there. Keeps them if the row can have had another key in the target. Returns the
+    /// rows that are left to write, and the state of the target that the write requires. A first copy reads nothing and
+    /// writes all rows.
+    fn without_covered(
+        &self,
+        engine: &Engine,
+        rows: Vec<Converted>,
+        running: &mut Running,
+    ) -> Result<(Vec<Converted>, Vec<Unchanged>)> {
+        if running.copy.is_first() {
+            return Ok((rows, Vec::new()));
+        }
+        let (mut left, mut unchanged) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+        for mut row in rows {
+            let target = engine.row(&self.into, &row.key)?;
+            // If the last copy can have missed a value of the key, the row can have had another key then.
+            let from = match running.copy.is_recent(row.key_time) {
+                true => i64::MIN,
+                false => running.copy.versions_from(&row.source, target.as_ref())?,
+            };
+            row.remove_before(from);
+            if from > i64::MIN && row.columns.is_empty() {
+                running.progress.up_to_date += 1;
+                running.copy.add_covered(&row.source)?;
+                continue;
+            }
+            unchanged.push(Unchanged::Row {
+                key: row.key.to_vec(),
+                digest: target.map(|target| target.digest()),
+            });
+            left.push(row);
+        }
+        Ok((left, unchanged))
     }
 
     /// Copies the streamed large values of a row, because a stored large value can belong only to one row.
@@ -351,13 +423,16 @@ impl Rekey {
             .decode(&row.key)
             .map_err(|error| error.to_string())?;
         let columns = row.columns().map_err(|error| error.to_string())?;
-        let mut values = Vec::with_capacity(self.key.len());
+        let (mut values, mut key_time) = (Vec::with_capacity(self.key.len()), i64::MIN);
         for (origin, column) in self.key.iter().zip(self.into.layout().logical()) {
             let value = match origin {
                 KeyOrigin::Key(number) => Some(own[*number].clone()),
                 KeyOrigin::Column(name) => {
                     let newest = columns.column(name).and_then(Column::newest);
-                    newest.and_then(|version| version.value.key_value())
+                    newest.and_then(|version| {
+                        key_time = key_time.max(version.time);
+                        version.value.key_value()
+                    })
                 }
             };
             let value = value.filter(|value| value.kind() == column.kind);
@@ -375,6 +450,7 @@ impl Rekey {
             .map_err(|error| error.to_string())?;
         Ok(Converted {
             key: key.into(),
+            key_time,
             time: columns.time,
             columns: self.columns(&own, &columns)?,
             source: row.clone(),
@@ -421,6 +497,13 @@ impl Rekey {
     }
 }
 
+impl Running {
+    fn refuse(&mut self, table: &WideTable, row: &StoredRow, reason: &str) {
+        self.copy.add_refused(row);
+        self.progress.refuse(table, row, reason);
+    }
+}
+
 impl RekeyProgress {
     fn refuse(&mut self, table: &WideTable, row: &StoredRow, reason: &str) {
         self.refused += 1;
@@ -436,6 +519,8 @@ impl RekeyProgress {
 /// Row in the form of the target.
 struct Converted {
     key: bytes::Bytes,
+    /// Newest time of the versions that the key consists of; [`i64::MIN`] if it consists of columns of the source key.
+    key_time: i64,
     time: i64,
     columns: Vec<Column<'static>>,
     source: StoredRow,
@@ -453,6 +538,14 @@ fn abandoned(batch: Vec<Converted>) -> Vec<StoredRow> {
 }
 
 impl Converted {
+    /// Removes the versions before a time, and the columns without other versions.
+    fn remove_before(&mut self, time: i64) {
+        for column in &mut self.columns {
+            column.versions.retain(|version| version.time >= time);
+        }
+        self.columns.retain(|column| !column.versions.is_empty());
+    }
+
     fn to_write<'w>(&self) -> RowWrite<'w> {
         RowWrite {
             key: self.key.clone(),

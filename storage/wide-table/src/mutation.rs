@@ -153,7 +153,8 @@ pub struct Mutation<'a> {
     /// Effect on the row.
     pub effect: Effect,
     /// Time of the write, or the time of its newest version if that is later, in nanoseconds since
-    /// 1970-01-01T00:00:00Z. The age of a row is measured from this time.
+    /// 1970-01-01T00:00:00Z. The age of a row is measured from this time. It is raised to the floor of the table, see
+    /// [`WideStore::raise_times`](crate::WideStore::raise_times).
     pub time: i64,
     /// Changed columns, sorted by name, without duplicates. Always empty for [`Effect::Delete`]. Can be empty for the
     /// other effects, because a row may consist of its key alone.

@@ -110,6 +110,15 @@ impl StoredRow {
         codec::decode(self.whole.as_ref().unwrap_or(&self.value))
     }
 
+    /// Returns the time of the row, as [`Mutation::time`] defines it, without decoding its columns.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage`] if the stored bytes are damaged.
+    pub fn time(&self) -> std::result::Result<i64, Damage> {
+        codec::time_of(&self.value)
+    }
+
     /// Returns the encoded columns, as they are stored.
     pub(crate) fn encoded(&self) -> &Bytes {
         &self.value

@@ -80,14 +80,17 @@ pub(crate) struct PartDetail {
     /// this tier. `None` unless entries of an index are built for the move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moves_to: Option<Tier>,
-    /// Highest id of large values whose pieces another database stores, because the part was attached from its archive.
-    /// `None` unless the part was attached.
+    /// Highest id of large values whose pieces another database may store, because the part was attached from its
+    /// archive. `None` unless the part was attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) values_elsewhere_to: Option<i64>,
     /// True if a dictionary of a column of the part was replaced, so that the part has several dictionaries for the
     /// column.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) replaced_dictionaries: bool,
+    /// True if the part is in the archive, together with streamed values of its rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) archived_values: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -121,7 +124,11 @@ const PART_FORMAT_ARCHIVED: u8 = 6;
 const PART_FORMAT_MOVING: u8 = 7;
 
 /// Format of the [`PartDetail`] of a part in which a dictionary was replaced. Older builds refuse this format.
-pub(crate) const PART_FORMAT_REPLACED: u8 = 8;
+const PART_FORMAT_REPLACED: u8 = 8;
+
+/// Format of the [`PartDetail`] of a part in the archive whose streamed values are there too. Older builds refuse this
+/// format: they would remove the files of the values as unreferenced objects.
+pub(crate) const PART_FORMAT_VALUES: u8 = 9;
 
 impl Part {
     /// Returns the number of the part in its table.
@@ -175,10 +182,11 @@ impl PartDetail {
             moves_to: None,
             values_elsewhere_to: None,
             replaced_dictionaries: false,
+            archived_values: false,
         }
     }
 
-    /// Returns true if another database stores the pieces of a large value, given by its id.
+    /// Returns true if another database may store the pieces of a large value, given by its id.
     pub(crate) fn is_elsewhere(&self, value: u64) -> bool {
         self.values_elsewhere_to
             .is_some_and(|last| i128::from(value) <= i128::from(last))
@@ -221,8 +229,9 @@ impl PartDetail {
         self.set_format();
     }
 
-    /// Records that the rows are in the archive.
-    pub(crate) fn set_archived(&mut self) {
+    /// Records that the rows are in the archive, and whether streamed values are there too.
+    pub(crate) fn set_archived(&mut self, has_values: bool) {
+        self.archived_values = has_values;
         (self.tier, self.closed, self.held_until) = (Tier::Archive, true, None);
         self.moves_to = None;
         // Files have no dictionaries.
@@ -239,7 +248,7 @@ impl PartDetail {
 
     /// Records that the rows are in the cold tier again, and that the part must not be archived again before a time.
     pub(crate) fn set_restored(&mut self, until: i64) {
-        self.tier = Tier::Cold;
+        (self.tier, self.archived_values) = (Tier::Cold, false);
         self.set_held(until);
     }
 
@@ -258,6 +267,7 @@ impl PartDetail {
     /// Chooses the format of a part of a divided table that has blocks.
     fn set_format(&mut self) {
         self.format = match self.tier {
+            _ if self.archived_values => PART_FORMAT_VALUES,
             _ if self.replaced_dictionaries => PART_FORMAT_REPLACED,
             _ if self.moves_to.is_some() => PART_FORMAT_MOVING,
             _ if self.closed || self.held_until.is_some() => PART_FORMAT_ARCHIVED,
@@ -303,9 +313,12 @@ pub(crate) struct State {
     /// state is left.
     pub(crate) readers: Arc<()>,
     /// Number of changes since the start that invalidate decided writes: parts that were closed, moved, marked for a
-    /// move or attached, and takeovers of the manifest. A write that was decided before the last change is decided
-    /// again.
+    /// move or attached, takeovers of the manifest, and raised floors. A write that was decided before the last change
+    /// is decided again.
     pub(crate) closings: u64,
+    /// Earliest time of the changes of a table that are decided now, for tables with such a floor. See
+    /// [`WideStore::raise_times`](crate::store::WideStore::raise_times).
+    pub(crate) floors: BTreeMap<TableId, i64>,
     /// Keys of the parts that are being attached. Writes to these parts are refused.
     pub(crate) attaching: BTreeSet<PartKey>,
 }

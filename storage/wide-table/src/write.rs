@@ -438,6 +438,27 @@ impl WideStore {
         })
     }
 
+    /// Gives all changes of rows of a table that are committed from now on the time `floor` or a later time, also those
+    /// of writes that have begun before. The times of versions stay as they are, and removals of expired data keep the
+    /// times of their rows. On return, all changes with an earlier time are visible. A row with an earlier time has
+    /// therefore not changed since. `floor` is a version that [`next_version`](Self::next_version) has returned. The
+    /// floor holds until the store is closed; all versions that are assigned after a restart are higher. The floors of
+    /// dropped tables are removed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`settle_writes`](Self::settle_writes).
+    pub fn raise_times(self: &Arc<Self>, threads: &LogThreads, table: TableId, floor: i64) -> Result<()> {
+        self.change_state(|state| {
+            let tables = self.tables();
+            state.floors.retain(|id, _| tables.contains(*id));
+            let current = state.floors.entry(table).or_insert(floor);
+            *current = floor.max(*current);
+            state.closings += 1;
+        });
+        self.settle_writes(threads, table)
+    }
+
     /// Writes rows like [`write`](Self::write), in several writes if they are too large for one: the changes of their
     /// index entries also count, and can be many times larger than the rows. Returns the outcome of each row.
     ///

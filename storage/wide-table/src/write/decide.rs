@@ -63,6 +63,10 @@ impl WideStore {
                 true => i32::MIN,
                 false => rules.writable_from(now),
             },
+            floor: match options.is_removal {
+                true => i64::MIN,
+                false => state.floors.get(&table).copied().unwrap_or(i64::MIN),
+            },
             now,
             state,
             rules: &rules,
@@ -163,6 +167,8 @@ struct Deciding<'s> {
     visible: PartNumbers,
     /// Number of the first part that is not too old to be written.
     writable_from: i32,
+    /// Earliest time of the changes of rows.
+    floor: i64,
     state: Arc<State>,
     /// Trusted time, in nanoseconds since 1970-01-01T00:00:00Z; 0 if no decision depends on it.
     now: i64,
@@ -253,7 +259,7 @@ impl Deciding<'_> {
             return Ok((RowOutcome::ConditionFailed(image.cloned()), None));
         }
         let mut mutation = match resolve_action(write, before.as_deref()) {
-            Ok(mutation) => mutation.into_owned(),
+            Ok(mutation) => self.dated(mutation.into_owned()),
             Err(refused) => return Ok((RowOutcome::Refused(refused), None)),
         };
         // An update must not bring back the columns of a row that has expired.
@@ -305,7 +311,7 @@ impl Deciding<'_> {
         if write.condition.is_some() || write.image != Image::None || !columns.iter().all(has_one_version) {
             return Ok(None);
         }
-        let time = time_of(write, columns);
+        let time = time_of(write, columns).max(self.floor);
         let out = self.encoded(Effect::Replace, time, columns);
         if let Some(refused) = over_limit(time, columns, write.key.len() + out.len()) {
             return Ok(Some((RowOutcome::Refused(refused), None)));
@@ -418,8 +424,14 @@ impl Deciding<'_> {
             // The row may have expired. An update must not keep columns of an expired row, so it reads the row.
             Action::Update(_) if self.expiry.is_of_rows() => None,
             // All other actions do not depend on the current row, and cannot fail.
-            _ => resolve_action(write, None).ok(),
+            _ => Some(self.dated(resolve_action(write, None).ok()?)),
         }
+    }
+
+    /// Returns a mutation with a time that is not below the floor.
+    fn dated<'w>(&self, mut mutation: Mutation<'w>) -> Mutation<'w> {
+        mutation.time = mutation.time.max(self.floor);
+        mutation
     }
 
     /// Returns true if a small update cannot make its row or a column exceed the size limit: the stored bytes, the

@@ -95,7 +95,8 @@ impl LogEntry for WideEntry {
             return Err(Refusal::Outdated);
         }
         let state = self.store.state();
-        if rules.division.is_some() && state.closings != self.seen.closings {
+        let depends_on_closings = rules.division.is_some() || state.floors.contains_key(&table);
+        if depends_on_closings && state.closings != self.seen.closings {
             return Err(Refusal::Outdated);
         }
         if !self.seen.rows.is_empty() || !self.seen.ranges.is_empty() {

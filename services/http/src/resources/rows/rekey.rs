@@ -4,7 +4,10 @@
 
 use axum::Json as JsonResponse;
 use axum::http::StatusCode;
+use tideline_engine::EngineError;
+use tideline_engine::fail_points::around;
 use tideline_engine::model::JobKind;
+use tideline_engine::row_copies::ROW_COPY_REFUSED_MAX;
 use tideline_openapi::ErrorBody;
 use tideline_openapi::job::JobDetail;
 use tideline_openapi::rekey::RekeyRows;
@@ -28,11 +31,16 @@ use crate::resources::{Failures, WideTablePath};
 ///
 /// Rows that clients write into the source during the copy may be missing in the target. Therefore clients must write
 /// into both tables: first into the source, then into the target. Rows and columns that they delete in this order stay
-/// deleted. Copy only as long as clients write into both tables. A later copy brings back the rows and columns that
-/// clients have deleted in the target only, and columns that a `put` into the target has removed.
+/// deleted.
+///
+/// A repeated copy writes only rows that have changed in the source since the last complete copy, and rows that the
+/// target has refused. It does not write other rows, so clients that write only into the target can delete and replace
+/// them there. If a changed row is newer in the target, only versions with timestamps later than ten minutes before the
+/// last complete copy are written, or the whole row if its key in the target can have changed. A copy never deletes rows
+/// or columns.
 ///
 /// After an interruption of the copy, also by the end of the process, the job is `cancelled` and the copied rows stay.
-/// Send the request again: it copies all rows from the first one, and a row that was copied before stays as it is.
+/// The interrupted copy is not complete. Send the request again.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/rows/rekey", tag = "rows", operation_id = "rekey_rows",
@@ -63,7 +71,9 @@ pub(super) async fn rekey(
         let (from, into) = (rekey.from().table(), rekey.into_table().table());
         let reason = format!("requested copy of its rows into table {}", into.name());
         let table = Some((from.points().id(), from.name().as_str()));
-        let job = begun.scheduler.begin(JobKind::Rekey, table, reason, 0);
+        let job = around::<_, EngineError>("rekey", "begin", || {
+            Ok(begun.scheduler.begin(JobKind::Rekey, table, reason, 0))
+        })?;
         Ok((job, rekey))
     };
     let shown = |work: &(RequestedJob, Rekey)| work.0.job();
@@ -84,15 +94,28 @@ fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
         Err(error) => return job.end(JobEnding::Failed(error.to_string())),
     };
     let mut text = format!("{} of {} rows copied", progress.written, progress.read);
+    if progress.up_to_date > 0 {
+        text = format!("{text}, {} up to date", progress.up_to_date);
+    }
     if progress.deleted > 0 {
         text = format!("{text}, {} deleted meanwhile", progress.deleted);
     }
     if let Some(first) = &progress.first_refusal {
         text = format!("{text}, {} refused, the first: {first}", progress.refused);
     }
+    if progress.is_unrecorded {
+        text = format!(
+            "{text}; the copy is not recorded as complete, because more than {ROW_COPY_REFUSED_MAX} rows were refused \
+             or archived parts were attached to the source meanwhile"
+        );
+    }
     let ending = match is_complete {
         true => JobEnding::Done(text),
         false => job.cut_short(&text, app.is_draining()),
     };
-    job.end(ending);
+    // A job that an injected error keeps from its end is recorded as failed.
+    let _ = around::<_, EngineError>("rekey", "end", || {
+        job.end(ending);
+        Ok(())
+    });
 }
