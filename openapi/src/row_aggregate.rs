@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::condition::RowFilter;
 use crate::query::WindowWidth;
 use crate::row::{KeyBounds, Members};
-use crate::row_search::Metrics;
+use crate::row_search::{Metrics, ShardsRead};
 use crate::tier::RowTiers;
 use crate::time::DurationText;
 
@@ -195,4 +195,7 @@ pub struct AggregateEnd {
     /// Tiers that the search covered. Absent without `search`, and if it covered all tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
+    /// Shards of the search index that the search read. Absent without `search`, and if the index has one shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<ShardsRead>,
 }

@@ -36,6 +36,15 @@ pub struct CreateSearchIndex {
     /// Tiers of the parts whose rows searches find; only for tables that are divided into parts. Default `all`.
     #[serde(default, skip_serializing_if = "RowTiers::is_all")]
     pub tier: RowTiers,
+    /// Number of shards over which the rows are divided, 1 to 16. Default 1.
+    #[serde(default = "one_shard", skip_serializing_if = "is_one_shard")]
+    #[schema(default = 1, minimum = 1, maximum = 16)]
+    pub shards: u16,
+    /// Columns of the key whose values determine the shard of a row. A search whose condition tests all of them for
+    /// `equals` or `in` reads only the shards of these values. Default with several shards: the columns of the
+    /// partition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routing: Vec<String>,
     /// True to replace an index of the same name. The existing index serves searches until the new one is built.
     /// Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -60,6 +69,15 @@ pub struct SearchColumn {
     #[serde(default, skip_serializing_if = "is_words")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub analyzer: SearchAnalyzer,
+}
+
+const fn one_shard() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_one_shard(shards: &u16) -> bool {
+    *shards == one_shard()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -103,6 +121,8 @@ pub enum SearchIndexState {
     "name": "all",
     "columns": [{"column": "title", "as": "text"}],
     "tier": "all",
+    "shards": 1,
+    "routing": [],
     "status": "ready",
     "documents": 10000,
     "rows_read": 10000,
@@ -117,6 +137,10 @@ pub struct SearchIndexView {
     pub columns: Vec<SearchColumn>,
     /// Tiers of the parts whose rows searches find.
     pub tier: RowTiers,
+    /// Number of shards over which the rows are divided.
+    pub shards: u16,
+    /// Columns of the key whose values determine the shard of a row. Empty if the index has one shard.
+    pub routing: Vec<String>,
     /// State.
     pub status: SearchIndexState,
     /// Number of rows in the index.
@@ -267,8 +291,21 @@ pub struct SearchEnd {
     /// tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
+    /// Shards of the index that the search read. Absent if the index has one shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<ShardsRead>,
     /// Token of the next page; `null` at the end.
     pub next: Option<String>,
+}
+
+/// Shards of a search index that a search read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"read": 1, "total": 4}))]
+pub struct ShardsRead {
+    /// Number of shards that were read: those that can have rows that match the condition.
+    pub read: u64,
+    /// Number of shards of the index.
+    pub total: u64,
 }
 
 /// Counts of rows by values of a search index.
@@ -401,6 +438,9 @@ pub struct RowFacetList {
     /// Tiers that the count covered: those that both the request and the index include. Absent if it covered all tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<RowTiers>,
+    /// Shards of the index that the count read. Absent if the index has one shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<ShardsRead>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -456,6 +496,8 @@ impl From<CreateSearchIndex> for SearchIndexSpec {
             name: index.name,
             columns: index.columns.into_iter().map(Into::into).collect(),
             tier: index.tier.into(),
+            shards: index.shards,
+            routing: index.routing,
         }
     }
 }

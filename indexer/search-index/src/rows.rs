@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `schema` | fields of the documents, and the mapping from a row to its document |
+//! | `shards` | division of an index over several tantivy indexes |
 //! | `evaluate` | evaluation of a condition tree on one segment, as a set of documents |
 //! | `expiry` | times of cells that expire individually |
 //! | `geo` | geo points of a column |
@@ -24,14 +25,11 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tantivy::indexer::UserOperation;
 use tantivy::query::RangeQuery;
-use tantivy::{
-    Index, IndexReader, IndexWriter, Searcher, SegmentReader, TantivyDocument, TantivyError, Term,
-};
+use tantivy::{Index, IndexWriter, Searcher, SegmentReader, TantivyDocument, TantivyError, Term};
 use tideline_condition::{Node, ValueRef};
 use tideline_model::{KeyRange, SearchAnalyzer};
 
@@ -45,9 +43,11 @@ mod keys;
 mod matching;
 mod page;
 mod schema;
+mod shards;
 
 pub use crate::highlight::highlights_of_row as highlights;
 use evaluate::Segment;
+pub use evaluate::{RowTestAccess, RowTestPlan};
 pub use facets::{
     FACET_GROUPS_MAX, FACET_KEYS_MAX, RowFacetKey, RowFacetQuery, RowFacets, RowMetric, RowSums, RowWindows,
 };
@@ -55,6 +55,8 @@ use keys::KeysQuery;
 pub use page::{RowHit, RowMark, RowPage, RowQuery, RowSort, RowSortBy, SortValue};
 use schema::Fields;
 pub use schema::KEYWORD_BYTES_MAX;
+use shards::Shard;
+pub use shards::{SHARDS_MAX, ShardSet, Sharding, shard_folder};
 
 /// Failure of an index: an error of the file system, or damage. The index must be built again.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +163,8 @@ pub struct RowsShown<'p> {
     pub first_part: Option<i32>,
     /// Parts whose rows are shown; `None` for all parts.
     pub parts: Option<&'p PartsShown>,
+    /// Shards that are read. A search that can only match rows of some shards need not read the others.
+    pub shards: ShardSet,
 }
 
 /// Properties of a table that decide the fields of the documents.
@@ -174,7 +178,10 @@ pub struct RowTraits {
 
 /// Document of a row.
 #[derive(Debug)]
-pub struct Document(TantivyDocument);
+pub struct Document {
+    shard: usize,
+    fields: TantivyDocument,
+}
 
 /// Progress of an index, stored with each commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,11 +196,9 @@ pub struct RowPosition {
 pub struct RowIndex {
     columns: Vec<RowColumn>,
     fields: Fields,
-    index: Index,
-    reader: IndexReader,
-    /// Created by the first change.
-    writer: Mutex<Option<IndexWriter>>,
-    heap_bytes: usize,
+    sharding: Sharding,
+    /// Shards by their numbers, at least one.
+    shards: Vec<Shard>,
 }
 
 impl std::fmt::Debug for RowIndex {
@@ -204,13 +209,10 @@ impl std::fmt::Debug for RowIndex {
     }
 }
 
-/// Minimum number of segments of similar size that are merged into one. Higher than for timelines: rows change more
-/// often, and each merge rewrites documents.
-const MERGED_SEGMENTS: usize = 8;
-
 impl RowIndex {
     /// Opens the index in a folder. Creates an empty index if the folder has no index, or one that is damaged or has
-    /// other columns or traits. Returns the position of the index; `None` if it is empty.
+    /// other columns or traits. Returns the position of the index; `None` if it is empty, or if it must be cleared and
+    /// built again. `heap_bytes` is the memory of the writer of each shard.
     ///
     /// # Errors
     ///
@@ -219,32 +221,50 @@ impl RowIndex {
         folder: &Path,
         columns: Vec<RowColumn>,
         traits: RowTraits,
+        sharding: Sharding,
         heap_bytes: usize,
     ) -> Result<(Self, Option<RowPosition>)> {
         let (schema, fields) = schema::schema(&columns, traits);
         let decode = |payload: &str| serde_json::from_str(payload).ok();
-        let (index, position) = match folder::open(folder, &schema, decode) {
-            Ok(found) => found,
+        let folders: Vec<_> = (0..sharding.count())
+            .map(|shard| shard_folder(folder, shard))
+            .collect();
+        let opened = folders
+            .iter()
+            .map(|folder| folder::open::<RowPosition>(folder, &schema, decode));
+        let (indexes, positions): (Vec<Index>, Vec<_>) = match opened.collect::<tantivy::Result<Vec<_>>>() {
+            Ok(found) => found.into_iter().unzip(),
             Err(error) => {
                 if folder.exists() {
                     tracing::info!(%error, folder = %folder.display(), "a search index of rows is created again");
                 }
-                (folder::create(folder, schema)?, None)
+                // The first shard is created first. From then on, the index has no position.
+                let created = folders.iter().map(|folder| {
+                    let index = folder::create(folder, schema.clone())?;
+                    Ok((index, None))
+                });
+                let created = created.collect::<tantivy::Result<Vec<_>>>()?;
+                created.into_iter().unzip()
             }
         };
-        for column in &columns {
+        // The position of the first shard is that of the index, unless another shard was never committed.
+        let is_complete = positions.iter().all(Option::is_some);
+        let position = positions.into_iter().next().flatten().filter(|_| is_complete);
+        for (index, column) in indexes
+            .iter()
+            .flat_map(|index| columns.iter().map(move |column| (index, column)))
+        {
             if let RowForm::Text(analyzer) = column.form {
                 let tokenizers = index.tokenizers();
                 tokenizers.register(&schema::tokenizer_name(analyzer), schema::tokenizer(analyzer));
             }
         }
+        let shards = indexes.into_iter().map(|index| Shard::new(index, heap_bytes));
         let opened = Self {
             columns,
             fields,
-            reader: folder::reader(&index)?,
-            index,
-            writer: Mutex::new(None),
-            heap_bytes,
+            shards: shards.collect::<Result<_>>()?,
+            sharding,
         };
         Ok((opened, position))
     }
@@ -256,7 +276,17 @@ impl RowIndex {
 
     /// Returns the number of documents.
     pub fn documents(&self) -> u64 {
-        self.reader.searcher().num_docs()
+        self.documents_of(ShardSet::ALL)
+    }
+
+    /// Returns the number of documents in some shards.
+    pub fn documents_of(&self, shards: ShardSet) -> u64 {
+        self.searchers(shards).iter().map(Searcher::num_docs).sum()
+    }
+
+    /// Returns the number of shards.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
     }
 
     /// Returns the size of the files of the last commit, in bytes.
@@ -265,8 +295,12 @@ impl RowIndex {
     ///
     /// An error of reading the index.
     pub fn bytes(&self) -> Result<u64> {
-        let usage = self.reader.searcher().space_usage().map_err(TantivyError::from)?;
-        Ok(usage.total().get_bytes())
+        let mut bytes = 0;
+        for searcher in self.searchers(ShardSet::ALL) {
+            let usage = searcher.space_usage().map_err(TantivyError::from)?;
+            bytes += usage.total().get_bytes();
+        }
+        Ok(bytes)
     }
 
     /// Returns the time of the row with this key as of the last commit; `None` if the index has no document of the row.
@@ -275,7 +309,7 @@ impl RowIndex {
     ///
     /// An error of reading the index, which must then be built again.
     pub fn time_of(&self, key: &[u8]) -> Result<Option<i64>> {
-        let searcher = self.reader.searcher();
+        let searcher = self.shard(key).searcher();
         for reader in searcher.segment_readers() {
             if let Some(document) = keys::find(reader, self.fields.key, key)? {
                 let times = reader.fast_fields().i64(schema::TIME)?;
@@ -287,7 +321,10 @@ impl RowIndex {
 
     /// Returns the document of a row.
     pub fn document(&self, row: &dyn RowDocument) -> Document {
-        Document(self.fields.document(row))
+        Document {
+            shard: self.sharding.shard_of(row.key()),
+            fields: self.fields.document(row),
+        }
     }
 
     /// Removes the documents with these keys, and adds documents. `keys` must include the keys of the added documents.
@@ -296,20 +333,31 @@ impl RowIndex {
     /// # Errors
     ///
     /// An error of the writer.
-    pub fn replace(&self, mut keys: Vec<Vec<u8>>, documents: Vec<Document>) -> Result<()> {
-        keys.sort_unstable();
-        let query = KeysQuery {
-            field: self.fields.key,
-            keys: Arc::new(keys),
-        };
-        self.with_writer(|writer| {
-            writer.delete_query(Box::new(query))?;
-            let adds = documents
-                .into_iter()
-                .map(|document| UserOperation::Add(document.0));
-            writer.run(adds)?;
-            Ok(())
-        })
+    pub fn replace(&self, keys: Vec<Vec<u8>>, documents: Vec<Document>) -> Result<()> {
+        let mut changes: Vec<(Vec<Vec<u8>>, Vec<TantivyDocument>)> =
+            vec![Default::default(); self.shards.len()];
+        for key in keys {
+            changes[self.sharding.shard_of(&key)].0.push(key);
+        }
+        for document in documents {
+            changes[document.shard].1.push(document.fields);
+        }
+        for (shard, (mut keys, documents)) in self.shards.iter().zip(changes) {
+            if keys.is_empty() {
+                continue;
+            }
+            keys.sort_unstable();
+            let query = KeysQuery {
+                field: self.fields.key,
+                keys: Arc::new(keys),
+            };
+            shard.change(|writer| {
+                writer.delete_query(Box::new(query))?;
+                writer.run(documents.into_iter().map(UserOperation::Add))?;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     /// Removes the documents of all rows whose keys are in a range.
@@ -323,11 +371,7 @@ impl RowIndex {
             .end
             .as_deref()
             .map_or(Bound::Unbounded, |end| Bound::Excluded(term(end)));
-        let query = RangeQuery::new(Bound::Included(term(&range.start)), end);
-        self.with_writer(|writer| {
-            writer.delete_query(Box::new(query))?;
-            Ok(())
-        })
+        self.delete(&RangeQuery::new(Bound::Included(term(&range.start)), end))
     }
 
     /// Removes the documents of all rows whose time is at or before `time`.
@@ -338,10 +382,7 @@ impl RowIndex {
     pub fn delete_expired(&self, time: i64) -> Result<()> {
         let upper = Bound::Included(Term::from_field_i64(self.fields.time, time));
         let lower = Bound::Included(Term::from_field_i64(self.fields.time, i64::MIN));
-        self.with_writer(|writer| {
-            writer.delete_query(Box::new(RangeQuery::new(lower, upper)))?;
-            Ok(())
-        })
+        self.delete(&RangeQuery::new(lower, upper))
     }
 
     /// Removes the documents of all parts with a number below `first`. Does nothing if the table is not divided into
@@ -356,10 +397,7 @@ impl RowIndex {
         };
         let lower = Bound::Included(Term::from_field_i64(part, i64::MIN));
         let upper = Bound::Excluded(Term::from_field_i64(part, i64::from(first)));
-        self.with_writer(|writer| {
-            writer.delete_query(Box::new(RangeQuery::new(lower, upper)))?;
-            Ok(())
-        })
+        self.delete(&RangeQuery::new(lower, upper))
     }
 
     /// Removes the documents of a part. Does nothing if the table is not divided into parts.
@@ -372,10 +410,7 @@ impl RowIndex {
             return Ok(());
         };
         let of_part = || Bound::Included(Term::from_field_i64(part, i64::from(number)));
-        self.with_writer(|writer| {
-            writer.delete_query(Box::new(RangeQuery::new(of_part(), of_part())))?;
-            Ok(())
-        })
+        self.delete(&RangeQuery::new(of_part(), of_part()))
     }
 
     /// Makes all changes durable together with a position, and visible to searches.
@@ -385,13 +420,23 @@ impl RowIndex {
     /// An error of the writer. The changes since the last commit are then lost.
     pub fn commit(&self, position: &RowPosition) -> Result<()> {
         let payload = serde_json::to_string(position).expect("a plain structure");
-        self.with_writer(|writer| {
-            let mut commit = writer.prepare_commit()?;
-            commit.set_payload(&payload);
-            commit.commit()?;
-            Ok(())
+        let (first, others) = self.shards.split_first().expect("an index has a shard");
+        // A commit mostly waits for the syncs of its files, so the shards are committed at the same time.
+        std::thread::scope(|scope| {
+            let mut commits = Vec::new();
+            for shard in others.iter().filter(|shard| shard.is_changed()) {
+                let thread = std::thread::Builder::new().name("row-commit".to_owned());
+                let commit = thread.spawn_scoped(scope, || shard.commit(Some(&payload)));
+                commits.push(commit.map_err(TantivyError::from)?);
+            }
+            commits.into_iter().try_for_each(|commit| {
+                commit
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
         })?;
-        Ok(self.reader.reload()?)
+        first.commit(Some(&payload))?;
+        self.reload()
     }
 
     /// Makes segments that were merged since the last commit visible to searches.
@@ -400,33 +445,39 @@ impl RowIndex {
     ///
     /// An error of the file system.
     pub fn reload(&self) -> Result<()> {
-        Ok(self.reader.reload()?)
+        self.shards.iter().try_for_each(Shard::reload)
     }
 
-    /// Waits for running merges and releases the writer, with its memory and its lock on the folder. Changes since the
-    /// last commit are lost.
+    /// Waits for running merges and releases the writers, with their memory and their locks on the folders. Changes
+    /// since the last commit are lost.
     ///
     /// # Errors
     ///
     /// An error of a merge.
     pub fn release_writer(&self) -> Result<()> {
-        let writer = self.writer.lock().take();
-        if let Some(writer) = writer {
-            writer.wait_merging_threads()?;
-        }
-        Ok(self.reader.reload()?)
+        // After an error, the other writers are released too.
+        let released: Vec<Result<()>> = self.shards.iter().map(Shard::release_writer).collect();
+        released.into_iter().collect()
     }
 
-    /// Removes all documents.
+    /// Removes all documents. The index has no position until the next commit.
     ///
     /// # Errors
     ///
     /// An error of the writer.
     pub fn clear(&self) -> Result<()> {
-        self.with_writer(|writer| {
-            writer.delete_all_documents()?;
-            Ok(())
-        })
+        let clear = |shard: &Shard| {
+            shard.change(|writer| {
+                writer.delete_all_documents()?;
+                Ok(())
+            })
+        };
+        if let [first, _, ..] = &self.shards[..] {
+            // Otherwise, a crash during the next commit could leave the old position with cleared shards.
+            clear(first)?;
+            first.commit(None)?;
+        }
+        self.shards.iter().try_for_each(clear)
     }
 
     /// Checks that the index can decide every test of the tree.
@@ -438,32 +489,40 @@ impl RowIndex {
         evaluate::check(&self.columns, root)
     }
 
+    /// Returns the searchers of some shards, as of the last commit.
+    fn searchers(&self, shards: ShardSet) -> Vec<Searcher> {
+        let numbered = self.shards.iter().enumerate();
+        let chosen = numbered.filter(|(number, _)| shards.has(*number));
+        chosen.map(|(_, shard)| shard.searcher()).collect()
+    }
+
     /// Finds the documents of each segment that match a condition and are shown. The documents are incomplete if the
     /// search is stopped.
     fn each_segment<'a>(
         &'a self,
-        searcher: &'a Searcher,
+        searchers: &'a [Searcher],
         root: &'a Node,
         shown: RowsShown<'a>,
         is_stopped: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = Result<(&'a SegmentReader, RoaringBitmap)>> {
-        searcher.segment_readers().iter().map(move |reader| {
+        let readers = searchers.iter().flat_map(|searcher| searcher.segment_readers());
+        readers.map(move |reader| {
             let segment = Segment::new(reader, &self.fields, &self.columns, shown, is_stopped);
             Ok((reader, segment.matching(root)?))
         })
     }
 
-    fn with_writer(&self, change: impl FnOnce(&mut IndexWriter) -> tantivy::Result<()>) -> Result<()> {
-        let mut held = self.writer.lock();
-        let writer = match &mut *held {
-            Some(writer) => writer,
-            None => held.insert(folder::writer(&self.index, self.heap_bytes, MERGED_SEGMENTS)?),
+    /// Returns the shard of a key.
+    fn shard(&self, key: &[u8]) -> &Shard {
+        &self.shards[self.sharding.shard_of(key)]
+    }
+
+    /// Removes the documents that a query matches.
+    fn delete(&self, query: &RangeQuery) -> Result<()> {
+        let delete = |writer: &mut IndexWriter| {
+            writer.delete_query(Box::new(query.clone()))?;
+            Ok(())
         };
-        let changed = change(writer);
-        if changed.is_err() {
-            // A writer that has failed once always fails.
-            *held = None;
-        }
-        Ok(changed?)
+        self.shards.iter().try_for_each(|shard| shard.change(delete))
     }
 }

@@ -13,6 +13,7 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_log::{LogError, ModelTag};
 use tideline_model::{Clock, SystemClock, TableId, TimelineId, WideSpec};
 use tideline_search_index::check_folder;
+use tideline_search_index::rows::shard_folder;
 use tideline_series_store::check::{Checked, JournalTimelines, check};
 use tideline_timeline_catalog::{Catalog, CatalogError, CatalogOptions, MetadataOfMetrics};
 use tideline_wide_table::check::{CheckedRows, JournalChanges, StoredParts, check_index, check_rows};
@@ -112,7 +113,10 @@ pub fn check_search_indexes(index_dir: &Path, report: &CheckReport) -> Vec<Strin
     for table in &report.store.tables {
         for index in table.spec.wide.iter().flat_map(|wide| &wide.search_indexes) {
             let of = format!("{:?} of table {}", index.name, table.name);
-            check(&folder_of(index_dir, TableId(index.id)), &of);
+            let folder = folder_of(index_dir, TableId(index.id));
+            for shard in 0..usize::from(index.shards) {
+                check(&shard_folder(&folder, shard), &of);
+            }
         }
     }
     findings

@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `settings` | checks of the settings of an index, forms of its columns |
+//! | `routing` | assignment of rows to the shards of an index |
 //! | `lifecycle` | creation, removal and rebuild; start and end of the threads |
 //! | `indexer` | the thread of an index |
 //! | `document` | a row as input of its document |
@@ -17,6 +18,7 @@
 mod document;
 mod indexer;
 mod lifecycle;
+mod routing;
 pub(crate) mod settings;
 mod trace;
 
@@ -33,8 +35,8 @@ pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
 pub use tideline_search_index::rows::{
     FACET_GROUPS_MAX, PartsShown, RowColumn, RowFacetKey, RowFacetQuery, RowFacets, RowForm, RowHit,
-    RowIndex, RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums, RowWindows,
-    RowsShown, SortValue, highlights,
+    RowIndex, RowIndexError, RowMark, RowMetric, RowPage, RowQuery, RowSort, RowSortBy, RowSums,
+    RowTestAccess, RowTestPlan, RowWindows, RowsShown, ShardSet, SortValue, highlights,
 };
 pub use tideline_wide_table::SearchBacklog;
 use tideline_wide_table::{MoveEnd, WideError};
@@ -43,6 +45,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::wide_table::WideTable;
 pub(crate) use lifecycle::{RowSearches, folder_of};
+pub use routing::Routing;
 pub use trace::{LeftOut, SearchTrace};
 
 /// Writes to a table wait if a search index lacks a change that is older than this.
@@ -62,9 +65,38 @@ pub struct IndexOfRows {
     index: Arc<RowIndex>,
     /// Tiers whose rows the search finds.
     tier: TierScope,
+    /// Shards that the search reads.
+    shards: ShardSet,
 }
 
 impl IndexOfRows {
+    /// Limits searches to these shards. They must contain all rows that the searches can match.
+    #[must_use]
+    pub fn in_shards(mut self, shards: ShardSet) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Returns the division of the rows over shards; `None` if the index has one shard.
+    pub fn routing(&self) -> Option<&Routing> {
+        self.state.routing.as_ref()
+    }
+
+    /// Returns the number of shards that searches read.
+    pub fn shards_read(&self) -> usize {
+        self.shards.len_of(self.index.shards())
+    }
+
+    /// Returns the number of segments in the shards that searches read.
+    pub fn segments_read(&self) -> u64 {
+        self.index.segments_of(self.shards)
+    }
+
+    /// Returns the number of documents in the shards that searches read.
+    pub fn documents_read(&self) -> u64 {
+        self.index.documents_of(self.shards)
+    }
+
     /// Limits searches to the rows of these tiers.
     ///
     /// # Errors
@@ -96,14 +128,14 @@ impl IndexOfRows {
         self.state.id
     }
 
-    /// Counts a search or count that tests these columns.
+    /// Counts a search or count that uses these columns.
     pub fn note_search(&self, columns: &[String]) {
         self.state.used.lock().searches += 1;
         columns.iter().for_each(|column| self.note_column(column));
     }
 
     /// Counts the use of an indexed column by a search or count.
-    pub fn note_column(&self, column: &str) {
+    fn note_column(&self, column: &str) {
         let mut used = self.state.used.lock();
         if let Some(count) = used.columns.get_mut(column) {
             *count += 1;
@@ -159,6 +191,8 @@ struct IndexState {
     table: TableId,
     /// Tiers of the parts whose rows have documents.
     tier: TierScope,
+    /// Division of the rows over shards; `None` if the index has one shard.
+    routing: Option<Routing>,
     /// Numbers of the parts whose documents are built and committed.
     parts: Mutex<BTreeSet<i32>>,
     /// Signals a built part.
@@ -181,11 +215,12 @@ pub struct SearchUse {
 }
 
 impl IndexState {
-    fn new(id: TableId, table: TableId, tier: TierScope) -> Self {
+    fn new(id: TableId, table: TableId, tier: TierScope, routing: Option<Routing>) -> Self {
         Self {
             id,
             table,
             tier,
+            routing,
             parts: Mutex::default(),
             part_built: Condvar::new(),
             index: OnceLock::new(),
@@ -224,11 +259,16 @@ impl IndexState {
     fn searchable(self: Arc<Self>, deadline: Instant) -> Option<IndexOfRows> {
         let phase = self.wait(deadline, |phase| phase != IndexPhase::Opening);
         let index = self.index.get().filter(|_| phase == IndexPhase::Built).cloned()?;
-        Some(IndexOfRows {
+        Some(self.with(index))
+    }
+
+    fn with(self: Arc<Self>, index: Arc<RowIndex>) -> IndexOfRows {
+        IndexOfRows {
             tier: self.tier,
+            shards: ShardSet::ALL,
             state: self,
             index,
-        })
+        }
     }
 
     /// Records that the documents of a part are committed.
@@ -370,6 +410,7 @@ impl Engine {
             expired_at: self.rows.expired_at(table)?,
             first_part: first.map(|first| first.visible),
             parts,
+            shards: index.shards,
         })
     }
 
@@ -455,6 +496,24 @@ impl Engine {
         let shown = self.rows_shown(index, parts.as_ref())?;
         let passed = index.index.each_key(root, shown, is_stopped, take);
         passed.map_err(|error| self.damaged_search(table, index, &error))
+    }
+
+    /// Plans a test of a search in an index, as of the last commit of the index; see [`RowIndex::plan_test`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::SearchNotReady`] if the index is damaged; it is then built again.
+    pub fn plan_row_test(
+        &self,
+        table: &WideTable,
+        index: &IndexOfRows,
+        test: &Node,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<RowTestPlan> {
+        let parts = self.parts_shown(index);
+        let shown = self.rows_shown(index, parts.as_ref())?;
+        let plan = index.index.plan_test(test, shown, is_stopped);
+        plan.map_err(|error| self.damaged_search(table, index, &error))
     }
 
     /// Counts the rows that a search finds in an index by their values, as of the last commit of the index.

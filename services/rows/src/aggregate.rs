@@ -18,6 +18,7 @@ mod state;
 mod value;
 mod window;
 
+use std::iter;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -311,7 +312,7 @@ impl Aggregation {
                 }
             }
             Rows::Search(filter) => {
-                let _memory = filter.begin(engine, table)?;
+                let _memory = filter.begin(engine, table, iter::empty())?;
                 let mut failure = None;
                 engine.search_keys(table, filter.index(), filter.root(), is_stopped, &mut |key| {
                     match collector.read(engine, table, key, filter.matcher(), is_stopped) {
@@ -331,6 +332,7 @@ impl Aggregation {
                 let (waiting, lag_ms) = filter.backlog(engine);
                 (end.waiting, end.lag_ms) = (Some(waiting), Some(lag_ms));
                 end.tier = filter.seen_tier();
+                end.shards = filter.shards_read();
             }
         }
         if is_stopped() {

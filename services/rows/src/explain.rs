@@ -3,6 +3,12 @@
 //! A read is planned in the same way for its explanation and for its execution. An explanation therefore refuses every
 //! request that the read would refuse. Exceptions are scans of the whole table, and reads of an index that lacks
 //! entries of some tiers: the result reports them. Sizes are averages over the first rows of the result.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `search` | searches, facets and aggregates through a search index |
+
+mod search;
 
 use std::sync::Arc;
 
@@ -11,10 +17,13 @@ use tideline_engine::key_codec::tuple::{ColumnOrder, KeyKind, KeyValue};
 use tideline_engine::rows::RowPath;
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{GetRows, KeyBounds, Members};
+use tideline_openapi::row_aggregate::AggregateRows;
 use tideline_openapi::row_explain::{
     AccessPath, CountInterval, ExplainRows, ExplainedKeyColumn, ExplainedParts, RowsExplained,
 };
 
+use self::search::{explain_facets, explain_search};
+use crate::aggregate::Aggregation;
 use crate::error::{Result, RowsError};
 use crate::estimate::{Estimate, EstimateEffort};
 use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
@@ -45,16 +54,25 @@ struct Sizes {
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] unless the request has exactly one of `get`, `scan` and `count`, and the errors of this read.
+/// [`RowsError::Invalid`] unless the request has exactly one read, [`RowsError::OverLimit`] for a search with too many
+/// tests, [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of this read.
 pub fn explain(
     engine: &Engine,
     table: &Arc<WideTable>,
     request: &ExplainRows,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<RowsExplained> {
-    match (&request.get, &request.scan, &request.count) {
-        (Some(get), None, None) => explain_get(engine, table, get, is_stopped),
-        (None, Some(scan), None) => {
+    let ExplainRows {
+        get,
+        scan,
+        count,
+        search,
+        facets,
+        aggregate,
+    } = request;
+    match (get, scan, count, search, facets, aggregate) {
+        (Some(get), None, None, None, None, None) => explain_get(engine, table, get, is_stopped),
+        (None, Some(scan), None, None, None, None) => {
             let terms = ScanTerms {
                 index: scan.index.as_deref(),
                 prefix: &scan.prefix,
@@ -72,7 +90,7 @@ pub fn explain(
                     .with_revisions(scan.revisions);
             explain_scan(engine, table, terms, &selection, is_stopped)
         }
-        (None, None, Some(count)) => {
+        (None, None, Some(count), None, None, None) => {
             let terms = ScanTerms {
                 index: count.index.as_deref(),
                 prefix: &count.prefix,
@@ -85,10 +103,66 @@ pub fn explain(
             };
             explain_scan(engine, table, terms, &Selection::of_nothing(), is_stopped)
         }
+        (None, None, None, Some(search), None, None) => explain_search(engine, table, search, is_stopped),
+        (None, None, None, None, Some(facets), None) => explain_facets(engine, table, facets, is_stopped),
+        (None, None, None, None, None, Some(aggregate)) => {
+            explain_aggregate(engine, table, aggregate, is_stopped)
+        }
         _ => Err(RowsError::Invalid(
-            "give exactly one of get, scan and count".into(),
+            "give exactly one of get, scan, count, search, facets and aggregate".into(),
         )),
     }
+}
+
+/// Explains an aggregate like the read that finds its rows.
+fn explain_aggregate(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    request: &AggregateRows,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<RowsExplained> {
+    let is_range = request.keys.is_none() && request.search.is_none();
+    // An aggregate that needs `allow_scan` is explained, too.
+    let allowed = AggregateRows {
+        allow_scan: request.allow_scan || is_range,
+        ..request.clone()
+    };
+    Aggregation::new(engine, table, &allowed)?;
+    if let Some(search) = &request.search {
+        return search::explain_aggregate(engine, table, (request, search), is_stopped);
+    }
+    let mut explained = match &request.keys {
+        Some(keys) => {
+            let get = GetRows {
+                keys: Some(keys.clone()),
+                ..GetRows::default()
+            };
+            explain_get(engine, table, &get, is_stopped)
+        }
+        None => {
+            let terms = ScanTerms {
+                index: request.index.as_deref(),
+                prefix: &request.prefix,
+                range: request.range.as_ref(),
+                direction: Default::default(),
+                filter: request.filter.as_ref(),
+                tier: request.tier,
+                page_token: None,
+                allow_scan: request.allow_scan,
+            };
+            let keys = request.by.iter().map(|key| &key.column);
+            let columns = keys.chain(request.metrics.iter().map(|metric| &metric.column));
+            let columns = columns.filter(|name| !table.layout().has_column(name));
+            let columns: Vec<String> = columns.cloned().collect();
+            let selection = match columns.is_empty() {
+                true => Selection::of_nothing(),
+                false => Selection::new(Some(&columns), None, None, Default::default(), engine.now())?,
+            };
+            explain_scan(engine, table, terms, &selection, is_stopped)
+        }
+    }?;
+    explained.is_ordered = false;
+    Ok(explained)
 }
 
 fn explain_get(
@@ -262,6 +336,7 @@ fn explained(
         is_covered: None,
         index_tier: None,
         parts: None,
+        search: None,
         bounds,
         filter_columns: Vec::new(),
         is_table_scan: false,

@@ -45,6 +45,8 @@ pub struct Facets {
 #[derive(Debug)]
 struct Key {
     by: RowFacetKey,
+    /// Position of the column in the index.
+    column: usize,
     form: RowForm,
     declared: Option<ColumnType>,
 }
@@ -97,6 +99,21 @@ impl Facets {
         })
     }
 
+    /// Returns the index, with the condition.
+    pub(crate) fn filter(&self) -> &IndexFilter {
+        &self.filter
+    }
+
+    /// Iterates over the columns of the keys, as their positions in the index.
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = usize> {
+        self.keys.iter().map(|key| key.column)
+    }
+
+    /// Iterates over the columns with metrics, as their positions in the index.
+    pub(crate) fn metric_columns(&self) -> impl Iterator<Item = usize> {
+        self.metrics.iter().map(|metric| metric.number)
+    }
+
     /// Counts the rows. The request id in the result is empty.
     ///
     /// # Errors
@@ -110,7 +127,8 @@ impl Facets {
         table: &WideTable,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<RowFacetList> {
-        let _memory = self.filter.begin(engine, table)?;
+        let read = self.key_columns().chain(self.metric_columns());
+        let _memory = self.filter.begin(engine, table, read)?;
         let by: Vec<RowFacetKey> = self.keys.iter().map(|key| key.by.clone()).collect();
         let metrics = self.metrics.iter().map(|metric| RowMetric {
             column: metric.number,
@@ -141,6 +159,7 @@ impl Facets {
             waiting,
             lag_ms,
             tier: self.filter.seen_tier(),
+            shards: self.filter.shards_read(),
             request_id: String::new(),
         })
     }
@@ -319,7 +338,12 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
         }
         (None, None, None) => RowFacetKey::Value(column),
     };
-    Ok(Key { by, form, declared })
+    Ok(Key {
+        by,
+        column,
+        form,
+        declared,
+    })
 }
 
 /// Returns the key for intervals of times: of a fixed width, or of days, weeks, months or years of a time zone.

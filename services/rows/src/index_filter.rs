@@ -1,24 +1,27 @@
 //! Selection of rows through a search index, for searches and counts.
 //!
-//! Searches and counts have the same members `index`, `where` and `at_least`. This module chooses the index, compiles
-//! the condition, and waits until the index holds the write `at_least`.
+//! Searches and counts have the same members `index`, `where` and `at_least`. This module chooses the index and its
+//! shards, compiles the condition, and waits until the index holds the write `at_least`.
 
 use std::time::Instant;
 
 use tideline_engine::condition::Node;
-use tideline_engine::model::SequenceNumber;
+use tideline_engine::model::{SearchIndexSpec, SequenceNumber};
 use tideline_engine::row_search::{IndexOfRows, RowForm};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
+use tideline_openapi::row_search::ShardsRead;
 use tideline_openapi::tier::RowTiers;
 
-use crate::condition::RowMatcher;
+use crate::condition::{RowMatcher, compared};
 use crate::error::{Result, RowsError};
 use crate::parts::check_tier;
+use crate::routing::shards_of;
 use crate::search::WAIT_MAX;
 
-/// Memory of a search per document of its index, in bytes: the sets of documents for a few levels of the condition.
+/// Memory of a search per document of the shards that it reads, in bytes: the sets of documents for a few levels of the
+/// condition.
 const BYTES_PER_DOCUMENT: u64 = 1;
 
 /// Index, compiled condition, and position of the awaited write of a search or count.
@@ -54,31 +57,63 @@ impl IndexFilter {
         check_tier(table, tier.into())?;
         let index = index.in_tier(tier.into(), name)?;
         let matcher = filter.map(|filter| RowMatcher::for_index(engine, table, index.index(), filter));
+        let matcher = matcher.transpose()?;
+        let shards = index.routing().zip(filter).map(|(routing, filter)| {
+            let condition = compared(table, filter)?;
+            Ok::<_, RowsError>(shards_of(table, routing, &condition))
+        });
         Ok(Self {
-            matcher: matcher.transpose()?,
-            index,
+            matcher,
+            index: match shards.transpose()? {
+                Some(shards) => index.in_shards(shards),
+                None => index,
+            },
             at_least,
         })
     }
 
-    /// Waits until the index holds the write, and reserves the memory of the search.
+    /// Waits until the index holds the write, counts the search and the use of the columns, and reserves the memory of
+    /// the search. `read` is the columns that the search reads besides those of the condition, as their positions in the
+    /// index.
     ///
     /// # Errors
     ///
     /// [`EngineError::SearchBehind`] if the index does not hold the write within 10 seconds, and
     /// [`EngineError::Memory`] if no memory is left.
-    pub(crate) fn begin(&self, engine: &Engine, table: &WideTable) -> Result<Reservation> {
+    pub(crate) fn begin(
+        &self,
+        engine: &Engine,
+        table: &WideTable,
+        read: impl Iterator<Item = usize>,
+    ) -> Result<Reservation> {
         if let Some(position) = self.at_least
             && !engine.wait_searchable(&self.index, position, Instant::now() + WAIT_MAX)
         {
             let table = table.table().name().clone();
             return Err(EngineError::SearchBehind { table }.into());
         }
-        let tested = self.matcher.as_ref().map(RowMatcher::columns);
-        self.index.note_search(&tested.unwrap_or_default());
-        let bytes = self.index.index().documents() * BYTES_PER_DOCUMENT;
+        let mut used = self.matcher.as_ref().map(RowMatcher::columns).unwrap_or_default();
+        let columns = self.index.index().columns();
+        used.extend(read.map(|column| columns[column].name.clone()));
+        self.index.note_search(&used);
+        self.reserve(engine)
+    }
+
+    /// Reserves the memory of the search.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Memory`] if no memory is left.
+    pub(crate) fn reserve(&self, engine: &Engine) -> Result<Reservation> {
+        let bytes = self.index.documents_read() * BYTES_PER_DOCUMENT;
         let reserved = engine.memory().reserve("search of rows", bytes);
         Ok(reserved.map_err(EngineError::from)?)
+    }
+
+    /// Returns the settings of the index; `None` if it was dropped or replaced meanwhile.
+    pub(crate) fn spec<'t>(&self, table: &'t WideTable) -> Option<&'t SearchIndexSpec> {
+        let mut specs = table.settings().search_indexes.iter();
+        specs.find(|spec| spec.id == self.index.id().0)
     }
 
     pub(crate) fn index(&self) -> &IndexOfRows {
@@ -89,6 +124,15 @@ impl IndexFilter {
     pub(crate) fn seen_tier(&self) -> Option<RowTiers> {
         let tier = RowTiers::from(self.index.tier());
         (!tier.is_all()).then_some(tier)
+    }
+
+    /// Returns the number of shards that the search reads; `None` if the index has one shard.
+    pub(crate) fn shards_read(&self) -> Option<ShardsRead> {
+        let routing = self.index.routing()?;
+        Some(ShardsRead {
+            read: self.index.shards_read() as u64,
+            total: routing.shards() as u64,
+        })
     }
 
     /// Returns the compiled condition; `None` if all rows are selected.
@@ -112,6 +156,13 @@ impl IndexFilter {
         (backlog.changes, age)
     }
 
+    /// Returns the position of the newest write of the table that the index holds with all writes before it; `None` if
+    /// it has held none since it was opened.
+    pub(crate) fn position(&self, engine: &Engine) -> Option<u64> {
+        let (_, backlog) = engine.search_index_status(self.index.id())?;
+        backlog.end.0.checked_sub(1)
+    }
+
     /// Returns the position and the form of an indexed column. If the column has several possible forms, prefers
     /// keyword, because keywords keep the exact order of decimals. `member` and `forms` are the member of the request
     /// and the possible forms, for the error message.
@@ -130,9 +181,6 @@ impl IndexFilter {
         let possible = columns.filter(|(_, column)| column.name == name && is_possible(column.form));
         let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
         let found = found.map(|(number, column)| (number, column.form));
-        if found.is_some() {
-            self.index.note_column(name);
-        }
         found.ok_or_else(|| {
             RowsError::Invalid(format!(
                 "{member}: column {name:?} is not in the search index as {forms}"

@@ -116,6 +116,23 @@ impl Search {
         })
     }
 
+    /// Returns the index, with the condition.
+    pub(crate) fn filter(&self) -> &IndexFilter {
+        &self.filter
+    }
+
+    /// Iterates over the columns of the sort keys, as their positions in the index.
+    pub(crate) fn sort_columns(&self) -> impl Iterator<Item = usize> {
+        self.sort.iter().map(|sort| match sort.by {
+            RowSortBy::Column(column) | RowSortBy::Distance(column, _) => column,
+        })
+    }
+
+    /// Returns the maximum number of rows of the page.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Reads the page and passes each row to `take` as JSON.
     ///
     /// # Errors
@@ -150,7 +167,7 @@ impl Search {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<SearchEnd> {
-        let _memory = self.filter.begin(engine, table)?;
+        let _memory = self.filter.begin(engine, table, self.sort_columns())?;
         let page = engine.search_rows(
             table,
             self.filter.index(),
@@ -209,7 +226,7 @@ impl Search {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<(SearchEnd, Option<u64>)> {
-        let _memory = self.filter.begin(engine, table)?;
+        let _memory = self.filter.begin(engine, table, self.sort_columns())?;
         let groups = self.groups(engine, table, selection);
         let total = self.guarded_total(engine, table, (groups, guard), is_stopped)?;
         let mut after = self.after.clone();
@@ -310,6 +327,7 @@ impl Search {
             waiting,
             lag_ms,
             tier: self.filter.seen_tier(),
+            shards: self.filter.shards_read(),
             next: mark.map(|mark| token::encode(&self.terms, &mark)),
         }
     }

@@ -80,6 +80,7 @@ pub use columns::{ColumnOrigin, LogicalKeyColumn, StoredKeyColumn};
 pub use error::{LayoutError, StoredKeyDamage};
 pub use product::{Combinations, KeyProduct};
 pub use ranges::Ranges;
+pub use spread::shard_of;
 
 use columns::Form;
 

@@ -20,8 +20,10 @@ use tideline_model::{
 use crate::copy::is_unfinished_copy;
 use crate::error::{LogError, Result};
 
+mod leaps;
 pub mod stored;
 
+pub use leaps::Leaps;
 use stored::{sequence, table};
 
 /// Manifest rows that all models share, at one version of the manifest. A value in an `Arc` is never changed.
@@ -141,6 +143,10 @@ pub struct Cursor {
     /// sequence even if all entries of that run are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences_from: Option<u64>,
+    /// Sequences that the last runs skipped before their first entries. A build that does not maintain the list omits
+    /// the member; entries are then counted too high.
+    #[serde(default, skip_serializing_if = "Leaps::is_empty")]
+    pub leaps: Leaps,
     /// True if the counts of the tables are those of the last seal. A build that does not maintain counts omits the
     /// member.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -189,6 +195,7 @@ impl Default for Cursor {
             trusted_settled: None,
             origin: None,
             sequences_from: None,
+            leaps: Leaps::default(),
             counted: false,
         }
     }
@@ -196,8 +203,8 @@ impl Default for Cursor {
 
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`], [`FORMAT_GROUPS`],
-/// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`], [`FORMAT_COPY`] and
-/// [`FORMAT_PART_JOBS`]. This build reads formats 1 to 19, and 21.
+/// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`], [`FORMAT_COPY`],
+/// [`FORMAT_PART_JOBS`] and [`FORMAT_SHARDS`]. This build reads formats 1 to 19, 21 and 22.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -256,6 +263,9 @@ pub const FORMAT_COPY: u8 = 20;
 /// Format number of the row of a wide table whose parts have schedules or a rate of jobs. A build of format 19 would
 /// move and drop the parts at other times.
 pub const FORMAT_PART_JOBS: u8 = 21;
+/// Format number of the row of a wide table with a search index of several shards. A build of format 21 would search
+/// only the first shard.
+pub const FORMAT_SHARDS: u8 = 22;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -337,6 +347,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
     let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.has_shards() => FORMAT_SHARDS,
         Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::limits_jobs) => FORMAT_PART_JOBS,
         Some(wide) if !wide.limits.is_empty() => FORMAT_LIMITS,
         Some(wide) if wide.codecs => FORMAT_CODECS,
@@ -410,7 +421,11 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     }
     let failed = |reason: String| LogError::StoredRow { what, reason };
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
-    if !(1..=FORMAT_LIMITS).contains(&version.format) && version.format != FORMAT_PART_JOBS {
+    let is_known = matches!(
+        version.format,
+        1..=FORMAT_LIMITS | FORMAT_PART_JOBS | FORMAT_SHARDS
+    );
+    if !is_known {
         return Err(failed(format!(
             "format {} is not supported by this build",
             version.format

@@ -423,6 +423,11 @@ impl WideSpec {
         let documents = self.search_indexes.iter().map(|index| index.tier);
         entries.chain(documents).any(|tier| !tier.is_all())
     }
+
+    /// Returns true if a search index has several shards.
+    pub fn has_shards(&self) -> bool {
+        self.search_indexes.iter().any(|index| index.shards > 1)
+    }
 }
 
 /// Time-to-live of the data of a wide table.
@@ -542,6 +547,12 @@ pub struct SearchIndexSpec {
     /// Tiers of the parts whose rows have documents.
     #[serde(default, skip_serializing_if = "TierScope::is_all")]
     pub tier: TierScope,
+    /// Number of shards over which the rows are divided; at least 1.
+    #[serde(default = "one_shard", skip_serializing_if = "is_one_shard")]
+    pub shards: u16,
+    /// Logical columns of the key whose values determine the shard of a row. Empty if the index has one shard.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routing: Vec<String>,
 }
 
 /// Column of a search index.
@@ -658,6 +669,15 @@ const fn first_number() -> u32 {
 
 const fn one_version() -> u32 {
     1
+}
+
+const fn one_shard() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+fn is_one_shard(shards: &u16) -> bool {
+    *shards == one_shard()
 }
 
 const fn default_guard() -> Option<i64> {

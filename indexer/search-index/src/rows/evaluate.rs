@@ -2,6 +2,12 @@
 //!
 //! The result of a test is a set of documents: those in the posting lists of its terms, or those that a scan over a
 //! column of values finds. Inner nodes combine these sets. Every set is exact.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `plan` | plan of one test, for explanations |
+
+mod plan;
 
 use std::collections::HashMap;
 use std::ops::{Bound, RangeInclusive};
@@ -22,6 +28,8 @@ use super::schema::{ColumnFields, Fields, PART, TIME, has_column};
 use super::{RowColumn, RowForm, RowsShown};
 use crate::documents::{Bits, all_in, every};
 use crate::terms::Terms;
+
+pub use plan::{RowTestAccess, RowTestPlan};
 
 /// Cost of reading the value of one document, relative to the cost of scanning one document of a column.
 const READ_COST: u64 = 8;
@@ -346,11 +354,7 @@ impl<'a> Segment<'a> {
                     return Ok(RoaringBitmap::new());
                 };
                 let terms = self.terms(column.values)?;
-                let of_word = |word: &Word| match word {
-                    Word::Same(word) => terms.known([word]),
-                    Word::Close(close) => terms.close(b"", close, |_| true),
-                };
-                let words = words.iter().map(of_word).collect::<tantivy::Result<Vec<_>>>()?;
+                let words = word_terms(&terms, words)?;
                 let all = all_in(words.iter().map(|infos| terms.documents(infos)))?;
                 let all = self.without_expired(column, all)?;
                 match test {
@@ -363,14 +367,7 @@ impl<'a> Segment<'a> {
                     return Ok(RoaringBitmap::new());
                 };
                 let terms = self.terms(column.values)?;
-                let infos = match test {
-                    TextTest::OneOf(texts) => terms.known(texts)?,
-                    TextTest::Close(close) => terms.close(b"", close, |_| true)?,
-                    test => {
-                        let literal = test.literal_prefix().as_bytes();
-                        terms.with_prefix(literal, |text| test.matches_bytes(text))?
-                    }
-                };
+                let infos = text_terms(&terms, test)?;
                 self.without_expired(column, terms.documents(&infos)?)
             }
         }
@@ -420,13 +417,7 @@ impl<'a> Segment<'a> {
             }
             RowForm::Keyword => {
                 let terms = self.terms(column.values)?;
-                let infos = match intervals.text_range() {
-                    None => terms.known(intervals.texts())?,
-                    Some((from, to)) => {
-                        let range = (from.map(str::as_bytes), to.map(str::as_bytes));
-                        terms.in_range(range, |_| true)?
-                    }
-                };
+                let infos = interval_terms(&terms, intervals)?;
                 found = terms.documents(&infos)?;
             }
             RowForm::Text(_) | RowForm::Geo => {}
@@ -473,6 +464,38 @@ impl<'a> Segment<'a> {
             from = to;
         }
         bits.into_set()
+    }
+}
+
+/// Returns the terms of each word of a text search.
+fn word_terms(terms: &Terms<'_>, words: &[Word]) -> tantivy::Result<Vec<Vec<TermInfo>>> {
+    let of_word = |word: &Word| match word {
+        Word::Same(word) => terms.known([word]),
+        Word::Close(close) => terms.close(b"", close, |_| true),
+    };
+    words.iter().map(of_word).collect()
+}
+
+/// Returns the terms of a keyword column that pass a test of whole texts.
+fn text_terms(terms: &Terms<'_>, test: &TextTest) -> tantivy::Result<Vec<TermInfo>> {
+    match test {
+        TextTest::OneOf(texts) => terms.known(texts),
+        TextTest::Close(close) => terms.close(b"", close, |_| true),
+        test => {
+            let literal = test.literal_prefix().as_bytes();
+            terms.with_prefix(literal, |text| test.matches_bytes(text))
+        }
+    }
+}
+
+/// Returns the terms of a keyword column that are in intervals of texts.
+fn interval_terms(terms: &Terms<'_>, intervals: &Intervals) -> tantivy::Result<Vec<TermInfo>> {
+    match intervals.text_range() {
+        None => terms.known(intervals.texts()),
+        Some((from, to)) => {
+            let range = (from.map(str::as_bytes), to.map(str::as_bytes));
+            terms.in_range(range, |_| true)
+        }
     }
 }
 

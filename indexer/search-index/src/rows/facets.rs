@@ -242,8 +242,8 @@ impl RowIndex {
         let mut all = empty.clone();
         // Groups of each level by the values of their keys.
         let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
-        let searcher = self.reader.searcher();
-        for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
+        let searchers = self.searchers(shown.shards);
+        for found in self.each_segment(&searchers, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             let columns = &self.fields.columns;
             let mut count = Count::new(reader, columns, query, shown, &empty).map_err(RowIndexError)?;

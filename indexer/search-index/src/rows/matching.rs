@@ -26,8 +26,8 @@ impl RowIndex {
         is_stopped: &dyn Fn() -> bool,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> super::Result<()> {
-        let searcher = self.reader.searcher();
-        for found in self.each_segment(&searcher, root, shown, is_stopped) {
+        let searchers = self.searchers(shown.shards);
+        for found in self.each_segment(&searchers, root, shown, is_stopped) {
             let (reader, found) = found?;
             if found.is_empty() {
                 continue;

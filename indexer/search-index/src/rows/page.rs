@@ -102,9 +102,9 @@ impl RowIndex {
     ///
     /// An error of reading the index, which must then be built again.
     pub fn search(&self, query: &RowQuery<'_>, shown: RowsShown<'_>) -> super::Result<RowPage> {
-        let searcher = self.reader.searcher();
+        let searchers = self.searchers(shown.shards);
         let mut page = RowPage::default();
-        for found in self.each_segment(&searcher, query.root, shown, query.is_stopped) {
+        for found in self.each_segment(&searchers, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             page.total += found.len();
             let (mut hits, is_cut) = self.first(reader, query, shown, &found)?;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ use tideline_runtime::MemoryAccount;
 use tideline_search_index::SearchError;
 use tideline_search_index::rows::{
     PartsShown, RowColumn, RowDocument, RowFacetKey, RowFacetQuery, RowForm, RowIndex, RowMark, RowMetric,
-    RowPosition, RowQuery, RowSort, RowSortBy, RowTraits, RowsShown, highlights,
+    RowPosition, RowQuery, RowSort, RowSortBy, RowTraits, RowsShown, SHARDS_MAX, ShardSet, Sharding,
+    highlights, shard_folder,
 };
 
 const HEAP_BYTES: usize = 15_000_000;
@@ -112,6 +114,15 @@ impl Row {
         }
         row
     }
+}
+
+/// Returns the number of the shard of a key.
+fn shard_of(key: &[u8], shards: usize) -> usize {
+    key.last().map_or(0, |last| usize::from(*last)) % shards
+}
+
+fn sharding(shards: usize) -> Sharding {
+    Sharding::new(shards, move |key| shard_of(key, shards))
 }
 
 /// Returns the number of the part of a key.
@@ -212,15 +223,25 @@ static PARTS: LazyLock<[PartsShown; 3]> = LazyLock::new(|| {
 fn shown() -> impl Strategy<Value = RowsShown<'static>> {
     let (expired, first) = (prop::option::of(0..100_i64), prop::option::of(-2..3_i32));
     let parts = prop::option::of(0..PARTS.len());
-    (expired, first, parts).prop_map(|(expired_at, first_part, parts)| RowsShown {
+    let shards = prop::option::of(prop::collection::vec(0..SHARDS_MAX, 0..10));
+    (expired, first, parts, shards).prop_map(|(expired_at, first_part, parts, shards)| RowsShown {
         expired_at,
         first_part,
         parts: parts.map(|parts| &PARTS[parts]),
+        shards: shards.map_or(ShardSet::ALL, set_of),
     })
 }
 
-fn is_shown(row: &Row, shown: RowsShown<'_>) -> bool {
-    shown.expired_at.is_none_or(|expired| row.time > expired)
+fn set_of(shards: impl IntoIterator<Item = usize>) -> ShardSet {
+    let mut set = ShardSet::EMPTY;
+    shards.into_iter().for_each(|shard| set.insert(shard));
+    set
+}
+
+/// Returns true if searches of an index with this number of shards can find a row.
+fn is_shown(row: &Row, shown: RowsShown<'_>, shards: usize) -> bool {
+    shown.shards.has(shard_of(&row.key, shards))
+        && shown.expired_at.is_none_or(|expired| row.time > expired)
         && shown.first_part.is_none_or(|first| part_of(&row.key) >= first)
         && shown.parts.is_none_or(|parts| match parts {
             PartsShown::Only(numbers) => numbers.contains(&part_of(&row.key)),
@@ -458,10 +479,18 @@ proptest! {
         changes in prop::collection::vec(change(), 1..60),
         searches in prop::collection::vec((condition(), sort(), 1..9_usize, shown()), 20),
         cells_expire in any::<bool>(),
+        shards in select(vec![1, 1, 2, 3, 5]),
     ) {
         let folder = tempfile::tempdir().expect("a folder");
         let traits = RowTraits { has_parts: true, cells_expire };
-        let open = || RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+        let open = || {
+            let opened = RowIndex::open(folder.path(), columns(), traits, sharding(shards), HEAP_BYTES);
+            let (index, position) = opened.expect("a folder");
+            if position.is_none() {
+                index.clear().expect("a writer");
+            }
+            (index, position)
+        };
         let (mut index, _) = open();
         let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
         let mut committed = rows.clone();
@@ -506,7 +535,7 @@ proptest! {
             // Literals of different kinds, and inverted bounds, are refused.
             let Ok(matcher) = compiled(&condition) else { continue };
             index.check(matcher.root()).expect("every column has the needed form");
-            let visible = committed.values().filter(|row| is_shown(row, shown));
+            let visible = committed.values().filter(|row| is_shown(row, shown, shards));
             let visible = visible.map(|row| match cells_expire {
                 true => row.without_expired(shown),
                 false => row.clone(),
@@ -528,7 +557,7 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
             has_parts: true,
             cells_expire,
         };
-        RowIndex::open(folder.path(), columns, traits, HEAP_BYTES).expect("a folder")
+        RowIndex::open(folder.path(), columns, traits, Sharding::one(), HEAP_BYTES).expect("a folder")
     };
     let open = |columns| open_with(columns, false);
     let filled = |index: &RowIndex| {
@@ -586,11 +615,129 @@ fn an_index_with_other_columns_or_damage_is_created_again() {
     assert_eq!((position, index.documents()), (None, 0));
 }
 
+/// Opens an index with three shards.
+fn open_shards(folder: &Path) -> (RowIndex, Option<u64>) {
+    let opened = RowIndex::open(folder, columns(), RowTraits::default(), sharding(3), HEAP_BYTES);
+    let (index, position) = opened.expect("a folder");
+    (index, position.map(|position| position.end))
+}
+
+/// Indexes a row for each number, and commits them with the position `end`.
+fn index_rows(index: &RowIndex, numbers: std::ops::Range<u8>, end: u64) {
+    let row = |number| Row {
+        key: vec![number],
+        time: 0,
+        cells: vec![Vec::new(); COLUMNS.len()],
+    };
+    let rows: Vec<Row> = numbers.map(row).collect();
+    let keys = rows.iter().map(|row| row.key.clone()).collect();
+    let documents = rows.iter().map(|row| index.document(row)).collect();
+    index.replace(keys, documents).expect("a writer");
+    index.commit(&RowPosition { end, build: None }).expect("a writer");
+}
+
+/// Copies the files of a folder, without the folders in it.
+fn copy_files(from: &Path, to: &Path) {
+    for file in std::fs::read_dir(from).expect("a folder") {
+        let path = file.expect("a file").path();
+        if let Some(name) = path.file_name().filter(|_| path.is_file()) {
+            std::fs::copy(&path, to.join(name)).expect("a copy");
+        }
+    }
+}
+
+#[test]
+fn a_search_reads_only_the_chosen_shards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (index, _) = open_shards(folder.path());
+    index_rows(&index, 0..10, 1);
+    let matcher = compiled(&Condition::All).expect("a valid condition");
+    for (chosen, expected) in [
+        (ShardSet::ALL, (0..10).collect::<Vec<u8>>()),
+        (set_of([1]), vec![1, 4, 7]),
+        (set_of([0, 2]), vec![0, 2, 3, 5, 6, 8, 9]),
+        (ShardSet::EMPTY, vec![]),
+    ] {
+        let shown = RowsShown {
+            shards: chosen,
+            ..RowsShown::default()
+        };
+        let found: Vec<u8> = all_pages(&index, &matcher, &[], 2, shown).concat();
+        assert_eq!(found, expected, "{chosen:?}");
+        assert_eq!(index.documents_of(chosen), expected.len() as u64);
+        let query = RowFacetQuery {
+            root: matcher.root(),
+            by: &[],
+            metrics: &[],
+            limit: 1,
+            is_by_value: true,
+            is_stopped: &|| false,
+        };
+        let counted = index.facets(&query, shown).expect("counts");
+        assert_eq!(counted.rows, expected.len() as u64);
+    }
+    assert_eq!(index.shards(), 3);
+    assert_eq!(index.time_of(&[4]).expect("a sound index"), Some(0));
+}
+
+#[test]
+fn an_index_without_one_of_its_shards_is_created_again() {
+    for lost in 0..3 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (index, position) = open_shards(folder.path());
+        assert_eq!(position, None);
+        // The first commit after `clear` stores the position in all shards.
+        index.clear().expect("a writer");
+        index_rows(&index, 0..2, 7);
+        index.release_writer().expect("no merge fails");
+        drop(index);
+        let (index, position) = open_shards(folder.path());
+        assert_eq!((position, index.documents()), (Some(7), 2));
+        drop(index);
+        std::fs::remove_file(shard_folder(folder.path(), lost).join("meta.json")).expect("a file");
+        let (index, position) = open_shards(folder.path());
+        assert_eq!((position, index.documents()), (None, 0), "{lost}");
+    }
+}
+
+#[test]
+fn an_index_has_no_position_between_its_removal_of_documents_and_the_next_commit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (index, _) = open_shards(folder.path());
+    index_rows(&index, 0..9, 7);
+    index.clear().expect("a writer");
+    index.release_writer().expect("no merge fails");
+    drop(index);
+    let (_, position) = open_shards(folder.path());
+    assert_eq!(position, None);
+}
+
+#[test]
+fn a_commit_that_a_crash_interrupts_leaves_the_position_of_the_commit_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = tempfile::tempdir().expect("a folder");
+    let (index, _) = open_shards(folder.path());
+    index.clear().expect("a writer");
+    index_rows(&index, 0..9, 7);
+    copy_files(folder.path(), before.path());
+    index_rows(&index, 9..18, 8);
+    index.release_writer().expect("no merge fails");
+    drop(index);
+    // The first shard is committed last, so a crash can leave its files of the commit before.
+    copy_files(before.path(), folder.path());
+    let (index, position) = open_shards(folder.path());
+    assert_eq!((position, index.documents()), (Some(7), 15));
+    // The changes after the position are indexed again.
+    index_rows(&index, 9..18, 8);
+    assert_eq!(index.documents(), 18);
+}
+
 /// Opens an index in a new folder, and indexes one row with these cells.
 fn with_one_row(cells: Vec<Vec<Cell>>) -> (tempfile::TempDir, RowIndex, Row) {
     let folder = tempfile::tempdir().expect("a folder");
     let traits = RowTraits::default();
-    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+    let opened = RowIndex::open(folder.path(), columns(), traits, Sharding::one(), HEAP_BYTES);
+    let (index, _) = opened.expect("a folder");
     let row = Row {
         key: b"k".to_vec(),
         time: 0,
@@ -625,7 +772,8 @@ fn an_empty_list_matches_no_row() {
 fn tests_that_an_index_cannot_decide_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let traits = RowTraits::default();
-    let (index, _) = RowIndex::open(folder.path(), columns(), traits, HEAP_BYTES).expect("a folder");
+    let opened = RowIndex::open(folder.path(), columns(), traits, Sharding::one(), HEAP_BYTES);
+    let (index, _) = opened.expect("a folder");
     for (column, test, said) in [
         (
             "missing",
@@ -696,6 +844,17 @@ fn a_phrase_of_equal_words_is_found_in_a_long_text_and_can_be_stopped() {
     };
     let page = index.search(&query, RowsShown::default()).expect("a sound index");
     assert_eq!((page.total, checks.get()), (0, 2));
+}
+
+#[test]
+fn a_plan_that_is_stopped_reads_no_segment() {
+    let (_folder, index, _) = with_one_row(vec![Vec::new(); COLUMNS.len()]);
+    let nothing = Condition::leaf(Subject::Column("word".to_owned()), Test::from(In(Vec::new())));
+    let matcher = compiled(&Condition::Not(Box::new(nothing))).expect("a valid condition");
+    for (is_stopped, expected) in [(false, 1), (true, 0)] {
+        let plan = index.plan_test(matcher.root(), RowsShown::default(), &|| is_stopped);
+        assert_eq!(plan.expect("a sound index").rows, expected);
+    }
 }
 
 #[test]

@@ -100,7 +100,7 @@ Examples:
     Aggregate(aggregate::AggregateArguments),
     /// Count rows, exactly or estimated
     Count(read::CountArguments),
-    /// Show how a scan finds its rows, without running it
+    /// Show how a scan finds its rows, without running it; searches, facets and aggregates have --explain
     Explain(read::ExplainArguments),
     /// Show what is stored for a key, and why reads do not return it
     #[command(after_help = why::EXAMPLES)]

@@ -1,4 +1,4 @@
-//! Indexer thread of a search index over rows.
+//! Indexer thread of a search index over rows. One thread writes all shards of an index.
 //!
 //! The thread takes changes from the queue of the index, reads the current rows, and writes their documents. While the
 //! index is being built, it also reads all rows in key order, a page at a time between the changes. A document always
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use tideline_backend::{Direction, PageLimit};
+use tideline_backend::{BackendError, Direction, PageLimit};
+use tideline_log::fail_points::around;
 use tideline_model::{KeyRange, SequenceNumber, TierScope};
-use tideline_search_index::rows::{Document, RowColumn, RowIndex, RowIndexError, RowPosition};
+use tideline_search_index::rows::{Document, RowColumn, RowIndex, RowIndexError, RowPosition, Sharding};
 use tideline_wide_table::{QueueState, RowPage, SearchChange, StoredRow, WideError, WideStore};
 
 use super::document::Sources;
@@ -23,8 +24,10 @@ use crate::row_values::{bytes_of_hex, hex};
 
 /// Name of the thread.
 pub(super) const THREAD: &str = "row-indexer";
-/// Memory of the writer of an index, in bytes. Tantivy needs at least 15 MB.
-pub(super) const HEAP_BYTES: usize = 20_000_000;
+/// Memory of the writer of an index with one shard, in bytes.
+const HEAP_BYTES: usize = 20_000_000;
+/// Memory of the writer of each shard of an index with several shards, in bytes: the minimum of tantivy.
+const SHARD_HEAP_BYTES: usize = 15_000_000;
 /// Maximum time that a change waits before its commit starts.
 const COMMIT_DELAY: Duration = Duration::from_millis(500);
 /// Number of changes that triggers an immediate commit.
@@ -41,11 +44,26 @@ const BUILD_PAGE: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
+/// Returns the memory of the writer of each shard, in bytes.
+fn heap_bytes(shards: usize) -> usize {
+    match shards {
+        1 => HEAP_BYTES,
+        _ => SHARD_HEAP_BYTES,
+    }
+}
+
+/// Returns the memory of all writers of an index, in bytes.
+pub(super) fn writer_bytes(shards: u16) -> u64 {
+    let shards = usize::from(shards);
+    (shards * heap_bytes(shards)) as u64
+}
+
 /// Input of the thread of an index.
 pub(super) struct Task {
     pub(super) rows: Arc<WideStore>,
     pub(super) folder: PathBuf,
     pub(super) columns: Vec<RowColumn>,
+    pub(super) sharding: Sharding,
     pub(super) sources: Sources,
     pub(super) state: Arc<IndexState>,
     /// Delay of the removal of expired data.
@@ -102,12 +120,20 @@ enum Failure {
     Rows(#[from] WideError),
 }
 
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::Rows(error.into())
+    }
+}
+
 impl Indexer {
     /// Opens the index and its queue. Returns `None` if the queue was closed meanwhile.
     fn open(task: Task) -> Result<Option<Self>, Failure> {
         let Task { rows, state, .. } = task;
+        let heap_bytes = heap_bytes(task.sharding.count());
+        let traits = task.sources.traits();
         let (index, position) =
-            RowIndex::open(&task.folder, task.columns, task.sources.traits(), HEAP_BYTES)?;
+            RowIndex::open(&task.folder, task.columns, traits, task.sharding, heap_bytes)?;
         let end = position.as_ref().map(|position| SequenceNumber(position.end));
         let Some(start) = rows.open_search(state.table, state.id, end) else {
             return Ok(None);
@@ -152,8 +178,10 @@ impl Indexer {
             // Waits for a move of a part that began without this index, so that the build reads the part in its new
             // tier.
             self.rows.wait_ending();
-            self.index.clear()?;
-            self.commit()?;
+            around("search_index", "begin", || -> Result<(), Failure> {
+                self.index.clear()?;
+                self.commit()
+            })?;
         }
         let mut expired = Instant::now();
         loop {
@@ -328,11 +356,11 @@ impl Indexer {
                 Err(WideError::NoTable(_)) => return Ok(()),
                 page => page?,
             };
-        match self.index_page(page)? {
+        match around("search_index", "page", || self.index_page(page))? {
             Some(next) => self.position.build = Some(hex(&next.start)),
             None => {
                 self.position.build = None;
-                self.commit()?;
+                around("search_index", "built", || self.commit())?;
                 self.state.set_phase(IndexPhase::Built);
                 tracing::info!(index = self.state.id.0, "a search index of rows is built");
             }
@@ -370,7 +398,9 @@ impl Indexer {
     }
 
     fn commit(&mut self) -> Result<(), Failure> {
-        self.index.commit(&self.position)?;
+        around("search_index", "commit", || -> Result<(), Failure> {
+            Ok(self.index.commit(&self.position)?)
+        })?;
         self.rows
             .confirm_changes(self.state.id, SequenceNumber(self.position.end));
         self.state.status.lock().last_error = None;

@@ -15,13 +15,16 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
+use tideline_log::fail_points::around;
 use tideline_model::{SearchIndexSpec, TableId, WideSpec};
 use tideline_runtime::{Reservation, SupervisedThread};
+use tideline_search_index::rows::{SHARDS_MAX, Sharding};
 use tideline_wide_table::WideStore;
 
 use super::document::Sources;
 use super::indexer::{self, Task};
-use super::settings::{check_names, columns_of};
+use super::routing::Routing;
+use super::settings::{check_names, columns_of, with_routing};
 use super::{IndexPhase, IndexState};
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
@@ -30,9 +33,20 @@ use crate::wide_table::WideTable;
 /// Name of the folder of the indexes, below the folder of the index of timelines.
 const FOLDER: &str = "rows";
 
-/// Returns the folder of an index over rows, below the folder of all indexes.
+/// Returns the folder of an index over rows, below the folder of all indexes. The folders of its other shards are in
+/// this folder.
 pub(crate) fn folder_of(index_dir: &Path, id: TableId) -> PathBuf {
     index_dir.join(FOLDER).join(id.0.to_string())
+}
+
+/// Deletes the folder of an index. A folder that does not exist is not an error.
+fn remove_folder(folder: &Path) -> Result<()> {
+    around("search_index", "remove", || {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(EngineError::Invalid(error.to_string())),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Search indexes with a running indexer.
@@ -100,8 +114,9 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`EngineError::IndexExists`] without `replace` if the table has an index of this name,
-    /// [`EngineError::Invalid`] or [`EngineError::OverLimit`] for a definition that does not fit the table, and the
-    /// errors of [`wide_table`](Self::wide_table) and [`alter_table`](Self::alter_table).
+    /// [`EngineError::Invalid`] or [`EngineError::OverLimit`] for a definition that does not fit the table,
+    /// [`EngineError::Memory`] if there is too little memory for the writers of its shards, and the errors of
+    /// [`wide_table`](Self::wide_table) and [`alter_table`](Self::alter_table).
     pub fn create_search_index(
         &self,
         table: &str,
@@ -119,18 +134,40 @@ impl Engine {
             });
         }
         check_names(&index)?;
-        self.change_searches(&wide, |indexes| {
-            // A replacement that is still being built is itself replaced.
-            let mut of_name = 0;
-            indexes.retain(|known| {
-                of_name += usize::from(known.name == index.name);
-                known.name != index.name || of_name == 1
-            });
-            indexes.push(SearchIndexSpec { id: 0, ..index });
+        let index = with_routing(wide.layout(), index);
+        self.check_search_memory(std::slice::from_ref(&index))?;
+        around("search_index", "create", || {
+            self.change_searches(&wide, |indexes| {
+                // A replacement that is still being built is itself replaced.
+                let mut of_name = 0;
+                indexes.retain(|known| {
+                    of_name += usize::from(known.name == index.name);
+                    known.name != index.name || of_name == 1
+                });
+                indexes.push(SearchIndexSpec { id: 0, ..index });
+            })
         })?;
         drop(alone);
         self.follow_searches();
         self.table_of_rows(table)
+    }
+
+    /// Checks that there is memory for the writers of new indexes. Without it, the indexes could not be started, and
+    /// flushes would wait for them in vain.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Memory`].
+    pub(crate) fn check_search_memory(&self, indexes: &[SearchIndexSpec]) -> Result<()> {
+        let writers = indexes
+            .iter()
+            .map(|index| indexer::writer_bytes(index.shards.min(SHARDS_MAX as u16)));
+        drop(
+            self.settings
+                .memory
+                .reserve("search index of rows", writers.sum())?,
+        );
+        Ok(())
     }
 
     /// Drops a search index, and deletes its files.
@@ -151,7 +188,9 @@ impl Engine {
         {
             return Err(wide.no_such_search_index(name));
         }
-        self.change_searches(&wide, |indexes| indexes.retain(|index| index.name != name))?;
+        around("search_index", "drop", || {
+            self.change_searches(&wide, |indexes| indexes.retain(|index| index.name != name))
+        })?;
         drop(alone);
         self.follow_searches();
         Ok(())
@@ -213,9 +252,7 @@ impl Engine {
             leftovers.push(self.search_folder(id));
         }
         for folder in leftovers {
-            if let Err(error) = std::fs::remove_dir_all(&folder)
-                && error.kind() != ErrorKind::NotFound
-            {
+            if let Err(error) = remove_folder(&folder) {
                 tracing::warn!(%error, folder = %folder.display(), "a dropped search index was not deleted; it is retried");
                 self.row_searches.0.lock().has_leftovers = true;
             }
@@ -256,13 +293,19 @@ impl Engine {
         let memory = self
             .settings
             .memory
-            .reserve("search index of rows", indexer::HEAP_BYTES as u64)?;
-        let state = Arc::new(IndexState::new(id, table.table().points().id(), spec.tier));
+            .reserve("search index of rows", indexer::writer_bytes(spec.shards))?;
+        let routing = Routing::new(table.layout(), spec);
+        let sharding = routing
+            .as_ref()
+            .map_or_else(Sharding::one, |routing| routing.sharding(Arc::clone(table)));
+        let table_id = table.table().points().id();
+        let state = Arc::new(IndexState::new(id, table_id, spec.tier, routing));
         state.status.lock().last_error = last_error;
         let task = Task {
             rows: Arc::clone(&self.rows),
             folder: self.search_folder(id),
             columns: columns_of(table.declared(), &spec.columns)?,
+            sharding,
             sources: Sources::new(Arc::clone(table), &spec.columns),
             state: Arc::clone(&state),
             purge_delay: self.settings.purge_delay,
@@ -289,8 +332,10 @@ impl Engine {
                 continue;
             };
             let replaced = self.replaced(table.settings());
-            let dropped = self.change_searches(&table, |indexes| {
-                indexes.retain(|index| !replaced.contains(&index.id));
+            let dropped = around("search_index", "swap", || {
+                self.change_searches(&table, |indexes| {
+                    indexes.retain(|index| !replaced.contains(&index.id));
+                })
             });
             if let Err(error) = dropped {
                 tracing::warn!(%error, "a replaced search index could not be dropped; it is retried");

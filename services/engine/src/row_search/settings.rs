@@ -3,8 +3,9 @@
 //! The form of a column in the index follows from its declared type and from the form in the settings.
 
 use hashbrown::HashSet;
+use tideline_key_codec::layout::KeyLayout;
 use tideline_model::{ColumnType, SearchAnalyzer, SearchColumnSpec, SearchForm, SearchIndexSpec, WideSpec};
-use tideline_search_index::rows::{RowColumn, RowForm};
+use tideline_search_index::rows::{RowColumn, RowForm, SHARDS_MAX};
 
 use crate::attribute_analyzers::check_analyzer;
 use crate::declared_columns::DeclaredColumns;
@@ -50,6 +51,7 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
                 actual: index.columns.len() as u64,
             });
         }
+        check_shards(known.layout(), index)?;
         columns_of(&known, &index.columns)
             .map_err(|error| EngineError::Invalid(format!("search index {:?}: {error}", index.name)))?;
         let mut listed = HashSet::new();
@@ -66,6 +68,69 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Checks the number of shards and the routing columns.
+fn check_shards(layout: &KeyLayout, index: &SearchIndexSpec) -> Result<()> {
+    let refuse = |reason: String| {
+        Err(EngineError::Invalid(format!(
+            "search index {:?}: {reason}",
+            index.name
+        )))
+    };
+    if index.shards == 0 {
+        return refuse("shards is 0; it must be at least 1".to_owned());
+    }
+    if usize::from(index.shards) > SHARDS_MAX {
+        return Err(EngineError::OverLimit {
+            what: "number of shards of a search index",
+            limit: SHARDS_MAX as u64,
+            actual: index.shards.into(),
+        });
+    }
+    match (index.shards, &index.routing[..]) {
+        (1, []) => return Ok(()),
+        (1, _) => {
+            return refuse("routing needs shards: set `shards` to at least 2, or omit `routing`".to_owned());
+        }
+        (_, []) => return refuse("it has several shards; name columns of the key in `routing`".to_owned()),
+        _ => {}
+    }
+    let mut listed = HashSet::new();
+    for name in &index.routing {
+        if layout.logical_number(name).is_err() {
+            let known = layout.logical().iter().map(|column| column.name.as_str());
+            return refuse(format!(
+                "the routing column {name:?} is not a column of the key, so a row could change its shard; the key has {}",
+                known.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        if !listed.insert(name) {
+            return refuse(format!("routing lists the column {name:?} twice"));
+        }
+        let mut columns = index.columns.iter();
+        if !columns.any(|column| column.column == *name && column.form != SearchForm::Text) {
+            return refuse(format!(
+                "the routing column {name:?} is not indexed, so no search could name its value; add it to `columns` as \
+                 keyword, number, time or bool, or name other columns in `routing`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Completes the settings of a new index: the columns of the partition route its rows if it does not name others.
+pub(super) fn with_routing(layout: &KeyLayout, index: SearchIndexSpec) -> SearchIndexSpec {
+    if index.shards < 2 || !index.routing.is_empty() {
+        return index;
+    }
+    let columns = layout.partition_columns().iter();
+    SearchIndexSpec {
+        routing: columns
+            .map(|number| layout.logical()[*number].name.clone())
+            .collect(),
+        ..index
+    }
 }
 
 /// Refuses a new index with a pattern instead of the name of a column.

@@ -93,11 +93,7 @@ impl Engine {
             return Ok(None);
         };
         index.time_of(key).map_err(|error| {
-            let index = super::IndexOfRows {
-                tier: state.tier,
-                state: Arc::clone(state),
-                index: Arc::clone(index),
-            };
+            let index = Arc::clone(state).with(Arc::clone(index));
             self.damaged_search(table, &index, &error)
         })
     }

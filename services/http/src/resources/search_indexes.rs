@@ -103,8 +103,11 @@ async fn list(
 /// each search reports how many changes the index does not contain yet. Writes to the table wait while the index is
 /// more than 0.7 seconds behind. A write with `refresh=wait`, or a search with `at_least`, waits for the index.
 ///
-/// To change the columns of an index, create it again with `replace`. The existing index serves searches until the new
-/// one is complete.
+/// An index of a very large table can be divided into shards (`shards`, `routing`), so that a search with the value of the
+/// routing columns reads only one of them.
+///
+/// To change the columns or the shards of an index, create it again with `replace`. The existing index serves searches
+/// until the new one is complete.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/tables/{table}/search-indexes", tag = "rows", operation_id = "create_search_index",
@@ -282,6 +285,8 @@ fn views(engine: &Engine, table: &WideTable) -> Vec<SearchIndexView> {
             name: spec.name.clone(),
             columns: spec.columns.iter().map(Into::into).collect(),
             tier: spec.tier.into(),
+            shards: spec.shards,
+            routing: spec.routing.clone(),
             status: match status.is_built() {
                 true => SearchIndexState::Ready,
                 false => SearchIndexState::Building,

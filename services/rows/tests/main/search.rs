@@ -2,7 +2,7 @@
 //! sorted and counted in memory.
 //!
 //! Between the searches, rows are written and deleted, time passes, the row buffer is flushed, the database is
-//! reopened, the files of the index are deleted, and the index is replaced.
+//! reopened, the files of the index are deleted, and the index is replaced, also by one with another number of shards.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,9 +10,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tideline_engine::EngineError;
 use tideline_engine::backend::memory::Character;
-use tideline_engine::model::{RowTtl, TableSpec, TtlScope};
+use tideline_engine::model::{RowTtl, TableId, TableSpec, TtlScope};
 use tideline_openapi::row::DeleteRows;
-use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup};
+use tideline_openapi::row_explain::{
+    AccessPath, ColumnPurpose, ExplainRows, ExplainedColumn, RowsExplained, TestAccess,
+};
+use tideline_openapi::row_search::{CreateSearchIndex, FacetRows, RowFacetGroup, SearchColumnForm};
+use tideline_openapi::timeline::SortOrder;
+use tideline_rows::explain::explain;
 use tideline_rows::facets::Facets;
 use tideline_rows::read::delete;
 use tideline_testkit::{Random, rounds, seeds};
@@ -80,6 +85,18 @@ fn columns() -> Value {
         {"column": "customer", "as": "keyword"},
         {"column": "number", "as": "number"},
     ])
+}
+
+/// Returns the definition of an index with these columns and a random number of shards.
+fn definition(random: &mut Random, columns: &Value) -> Value {
+    let shards = random.of(&[1, 1, 2, 4]);
+    let routing = match shards {
+        1 => json!([]),
+        _ => random
+            .of(&[&[][..], &["customer"], &["number"], &["number", "customer"]])
+            .into(),
+    };
+    json!({"name": "all", "columns": columns, "shards": shards, "routing": routing})
 }
 
 fn time(random: &mut Random) -> String {
@@ -156,7 +173,11 @@ fn leaf(random: &mut Random) -> Value {
     if random.is(10) {
         return json!({"column": column, "exists": random.is(50)});
     }
-    let text = random.of(&WORDS);
+    let text = match column {
+        // The name of a customer chooses a shard.
+        "customer" => random.of(&["acme", "bolt", "cid", "red"]),
+        _ => random.of(&WORDS),
+    };
     match column {
         "title" => match random.below(4) {
             0 => json!({"column": column, "text": text}),
@@ -272,6 +293,37 @@ fn check(database: &Database, random: &mut Random) {
     }
     for _ in 0..10 {
         check_facets(database, random);
+    }
+    for _ in 0..5 {
+        check_explanation(database, random);
+    }
+}
+
+/// Explains a read.
+fn explained(database: &Database, read: &Value) -> RowsExplained {
+    let request: ExplainRows = serde_json::from_value(read.clone()).expect("a request");
+    let (engine, table) = (database.engine(), database.table());
+    let explained = database.when_ready(|| explain(engine, &table, &request, &|| false));
+    explained.expect("an explanation")
+}
+
+/// Compares the numbers of rows in the explanation of a search with scans: of the condition, and of each test alone.
+fn check_explanation(database: &Database, random: &mut Random) {
+    let filter = condition(random, 2);
+    let explained = explained(database, &json!({"search": {"where": filter, "limit": 7}}));
+    let expected = database.naive(Some(&filter)).len() as u64;
+    assert_eq!(
+        (explained.estimated_rows, explained.interval),
+        (expected, None),
+        "{filter}"
+    );
+    let search = explained.search.expect("a search index is used");
+    assert_eq!(search.row_reads, expected.min(7), "{filter}");
+    for test in &search.tests {
+        let alone: Value = serde_json::from_str(&test.test).expect("a condition");
+        let expected = database.naive(Some(&alone)).len() as u64;
+        assert_eq!(test.rows, Some(expected), "{alone} of {filter}");
+        assert!(test.access != TestAccess::Nothing || expected == 0, "{alone}");
     }
 }
 
@@ -430,7 +482,7 @@ fn step(database: &mut Database, random: &mut Random) {
             let mut columns = columns();
             // The replacement has the same columns in another order.
             columns.as_array_mut().expect("a list").reverse();
-            database.create_index(&columns, true);
+            database.create_search_index(&definition(random, &columns), true);
         }
         _ => {
             let mut rows: Vec<Value> = (0..1 + random.below(8)).map(|_| row_write(random)).collect();
@@ -444,15 +496,16 @@ fn run(backend: OpenBackend, ttl_of: &str, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
     let mut database = orders_with(backend, ttl_of);
     let is_created_first = random.is(50);
+    let index = definition(&mut random, &columns());
     if is_created_first {
-        database.create_index(&columns(), false);
+        database.create_search_index(&index, false);
     }
     for _ in 0..10 {
         let rows: Vec<Value> = (0..5).map(|_| row_write(&mut random)).collect();
         database.write(&json!(rows));
     }
     if !is_created_first {
-        database.create_index(&columns(), false);
+        database.create_search_index(&index, false);
     }
     for number in 0..steps {
         step(&mut database, &mut random);
@@ -648,6 +701,8 @@ fn definitions_that_do_not_fit_the_table_are_refused() {
         name: "all".to_owned(),
         columns: Vec::new(),
         tier: Default::default(),
+        shards: 1,
+        routing: Vec::new(),
         replace: false,
     };
     let error = database.engine().create_search_index(TABLE, again.into(), false);
@@ -744,4 +799,120 @@ fn facets_of_times_follow_the_calendar_of_a_zone() {
         let error = count(&key).expect_err("it is refused").to_string();
         assert!(error.contains(said), "{key}: {error}");
     }
+}
+
+#[test]
+fn an_explanation_describes_the_tests_and_the_reads_of_a_search() {
+    let database = orders(memory(Character::Embedded));
+    database.create_index(&columns(), false);
+    let mut rows = Vec::new();
+    for (number, title) in ["Red wine", "dry red wine", "Glasses"].iter().enumerate() {
+        rows.push(json!({"op": "put", "key": {"customer": "acme", "number": number},
+            "columns": {"title": title, "state": format!("state-{number}"), "items": number}}));
+    }
+    database.write(&json!(rows));
+    database.settle();
+    let words = json!({"column": "title", "text": "WINE, red"});
+    let explained_search = |filter: &Value| {
+        let sort = json!([{"column": "seen", "order": "descending"}]);
+        explained(
+            &database,
+            &json!({"search": {"where": filter, "sort": sort, "limit": 1}}),
+        )
+    };
+    let all = json!({"and": [words, {"column": "items", "gte": 1}, {"column": "state", "suffix": "1"}]});
+    let explained_all = explained_search(&all);
+    assert_eq!(explained_all.access, AccessPath::Search);
+    assert_eq!(explained_all.index.as_deref(), Some("all"));
+    assert_eq!(explained_all.estimated_rows, 1);
+    assert!(!explained_all.is_ordered && explained_all.parts.is_none());
+    assert!(
+        explained_all
+            .advice
+            .iter()
+            .any(|advice| advice.contains("every text of \"state\"")),
+        "{:?}",
+        explained_all.advice
+    );
+    let search = explained_all.search.expect("a search index is used");
+    assert_eq!((search.documents, search.waiting, search.row_reads), (3, 0, 1));
+    assert!(search.position.is_some(), "the index holds writes");
+    let column = ExplainedColumn {
+        column: "seen".to_owned(),
+        form: SearchColumnForm::Time,
+        purpose: ColumnPurpose::Sort,
+        order: Some(SortOrder::Descending),
+    };
+    assert_eq!(search.columns, [column]);
+    let [title, items, state] = &search.tests[..] else {
+        panic!("three tests: {:?}", search.tests)
+    };
+    assert_eq!(
+        title.words.as_deref(),
+        Some(&["wine".to_owned(), "red".to_owned()][..])
+    );
+    assert_eq!(
+        (title.access, title.form),
+        (TestAccess::Terms, Some(SearchColumnForm::Text))
+    );
+    assert_eq!((title.rows, items.rows, state.rows), (Some(2), Some(2), Some(1)));
+    assert_eq!((items.access, items.terms), (TestAccess::Values, 0));
+    assert_eq!((state.access, state.terms), (TestAccess::TermScan, 1));
+    assert!(
+        state.entries >= 1,
+        "posting lists also contain replaced documents"
+    );
+    for (test, access) in [
+        (json!({"column": "state", "equals": "state-1"}), TestAccess::Terms),
+        (
+            json!({"column": "state", "prefix": "state"}),
+            TestAccess::TermRange,
+        ),
+        (
+            json!({"column": "state", "gte": "state-1"}),
+            TestAccess::TermRange,
+        ),
+        (
+            json!({"column": "state", "fuzzy": "stat-1"}),
+            TestAccess::FuzzyTerms,
+        ),
+        (json!({"column": "state", "exists": true}), TestAccess::Presence),
+        (
+            json!({"column": "place", "near": {"lat": 1, "lon": 2, "meters": 3}}),
+            TestAccess::Area,
+        ),
+        (json!({"column": "state", "in": []}), TestAccess::Nothing),
+    ] {
+        let search = explained_search(&test).search.expect("a search index is used");
+        assert_eq!(search.tests[0].access, access, "{test}");
+    }
+    // Facets read no rows, aggregates all that match.
+    let metrics = json!([{"column": "items", "functions": ["sum"]}]);
+    let read = json!({"where": words, "by": [{"column": "state"}], "metrics": metrics});
+    let facets = explained(&database, &json!({"facets": read}));
+    let search = facets.search.expect("a search index is used");
+    let purposes: Vec<ColumnPurpose> = search.columns.iter().map(|column| column.purpose).collect();
+    assert_eq!(purposes, [ColumnPurpose::Group, ColumnPurpose::Metric]);
+    assert_eq!((facets.estimated_rows, search.row_reads), (2, 0));
+    let read = json!({"search": {}, "where": words, "by": [{"column": "state"}], "metrics": metrics});
+    let search = explained(&database, &json!({"aggregate": read})).search;
+    assert_eq!(search.expect("a search index is used").row_reads, 2);
+    // An explanation does not count as a use of the index.
+    let index = database.table().settings().search_indexes[0].id;
+    let used = || {
+        let used = database.engine().search_use(TableId(index));
+        used.expect("it is open")
+    };
+    assert_eq!((used().searches, used().columns.len()), (0, 0));
+    database.search(&json!({"where": words, "sort": [{"column": "seen"}]}));
+    let columns: Vec<String> = used().columns.into_keys().collect();
+    assert_eq!(
+        (used().searches, columns),
+        (1, vec!["seen".to_owned(), "title".to_owned()])
+    );
+    // An aggregate of a range is explained like a scan.
+    let read = json!({"prefix": {"customer": "acme"}, "metrics": metrics});
+    let range = explained(&database, &json!({"aggregate": read}));
+    assert_eq!((range.access, range.estimated_rows), (AccessPath::Prefix, 3));
+    assert!(range.search.is_none());
 }

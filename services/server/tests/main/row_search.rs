@@ -123,6 +123,28 @@ fn rows_are_searched_sorted_and_highlighted() {
         (&json["total"], &json["rows"][0]["key"]),
         (&json!(1), &json!({"id": "b"}))
     );
+    let explained = search(&lab, &[words, "--sort", "total:desc", "--explain"]);
+    for part in [
+        "all, with 2 reads of rows",
+        "wine red",
+        "sort: total (keyword, descending)",
+    ] {
+        assert!(explained.contains(part), "{explained}");
+    }
+    let facets = lab.ok(&["rows", "facets", "orders", "--by", "id", "--explain"]);
+    assert!(facets.contains("group: id (keyword)"), "{facets}");
+    let read = [
+        "rows",
+        "aggregate",
+        "orders",
+        "--search",
+        "-w",
+        "n=1",
+        "--explain",
+        "--json",
+    ];
+    let aggregate: Value = serde_json::from_str(&lab.ok(&read)).expect("JSON");
+    assert_eq!(aggregate["search"]["tests"][0]["access"], "values", "{aggregate}");
     let missing = lab.run(&["rows", "search", "orders", "color=red"]);
     assert!(
         missing.code == 1 && missing.err.contains("not in the search index"),
@@ -203,6 +225,15 @@ fn search_indexes_are_listed_replaced_completed_and_dropped() {
     );
     lab.ok(&["rows", "delete", "orders", "id=a", "--refresh"]);
     assert_eq!(found(&lab, &[]).1["total"], 0);
+    let sharded = ["rows", "search-index", "create", "orders", "all", "id=keyword"];
+    let sharded = [
+        &sharded[..],
+        &["--shards", "3", "--routing", "id", "--replace", "--wait"],
+    ]
+    .concat();
+    assert_eq!(lab.ok(&sharded), "created search index all; it is ready\n");
+    let (_, end) = found(&lab, &["id=a"]);
+    assert_eq!(end["shards"], json!({"read": 1, "total": 3}), "{end}");
     for (line, names) in [
         ("tideline rows search o", "orders\n"),
         ("tideline rows search orders --index ", "all\n"),

@@ -1,4 +1,4 @@
-//! Hashes that spread rows: digits of an MD5, and buckets.
+//! Hashes that spread rows: digits of an MD5, buckets, and shards of search indexes.
 //!
 //! Stored rows are found by these hashes, so they never change.
 
@@ -40,6 +40,11 @@ pub(super) fn bucket_of<'v>(values: impl Iterator<Item = &'v KeyValue<'v>>, coun
     }
     // The count is at most 256, so the remainder fits one byte.
     (xxh3_64(&tuple) % u64::from(count)) as u8
+}
+
+/// Returns the shard of a search index with `count` shards, 1 to 256, for the values of its routing columns.
+pub fn shard_of<'v>(values: impl Iterator<Item = &'v KeyValue<'v>>, count: u16) -> usize {
+    usize::from(bucket_of(values, count))
 }
 
 /// Appends the text of a value for the MD5. The text of a binary value is its bytes.

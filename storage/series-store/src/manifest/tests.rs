@@ -5,7 +5,9 @@
 
 use tideline_backend::{Epoch, ManifestRow};
 use tideline_model::feed::{MessageSettings, rows_of};
-use tideline_model::{FeedSpec, InboxEntries, InboxSpec, SearchAnalyzer, TableModel, TableName, TableSpec};
+use tideline_model::{
+    FeedSpec, InboxEntries, InboxSpec, PartsSpec, Schedule, SearchAnalyzer, TableModel, TableName, TableSpec,
+};
 
 use super::*;
 
@@ -111,6 +113,12 @@ const GOLDEN_5_LISTED: (ManifestKind, &str) = (
 const GOLDEN_6_BUCKETS: (ManifestKind, &str) = (
     ManifestKind::Segment,
     r#"{"format":6,"id":7,"group":3,"table":1,"window":{"level":2,"index":-5},"first":-9,"last":12,"timelines":2,"chunks":3,"points":4,"values":5,"bytes":6,"bucket_bits":3,"tier":"cold","written":{"oldest":{"sequence":3,"seal":4},"newest":{"sequence":9,"seal":6}},"deletes_applied":11}"#,
+);
+
+/// Table whose parts have schedules and a rate of jobs, version 21.
+const GOLDEN_21_PART_JOBS: (ManifestKind, &str) = (
+    ManifestKind::Table,
+    r#"{"format":21,"id":2,"name":"rows","spec":{"model":"wide","source_tags":["host"],"durability":"synced","write_past":null,"write_future":5,"policy":{"hot_ttl":1,"cold_ttl":null,"retention":null,"archive":null,"timeline_ttl":null,"migrate":"continuous","expire":"continuous","move_bytes_per_second":null,"timelines_per_minute":null},"wide":{"key":[{"name":"k","type":"u64"},{"name":"at","type":"timestamp"}],"next_column":1,"max_versions":1,"version_guard":null,"parts":{"by":"at","every":"month","keep":90,"hot":30,"writable":40,"archive":{"target":"default","after":60,"schedule":{"cron":{"expression":"0 4 * * *","time_zone":"UTC"}}},"migrate":{"cron":{"expression":"0 3 * * *","time_zone":"Europe/Berlin"}},"expire":{"cron":{"expression":"0 5 * * *","time_zone":"UTC"}},"move_bytes_per_second":7,"first":-3}}},"created":77,"policy_changed":78}"#,
 );
 
 /// Returns a row of version 5 as the current build writes it.
@@ -270,6 +278,52 @@ fn a_golden_row_with_buckets_reads_back_and_is_written_the_same() {
 }
 
 #[test]
+fn a_golden_table_with_schedules_of_parts_reads_back_and_is_written_the_same() {
+    let (_, golden) = GOLDEN_21_PART_JOBS;
+    let state = read(&[GOLDEN_21_PART_JOBS]).expect("a row of version 21");
+    let row = &state.common.tables[&TableId(2)];
+    let parts = row.spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
+    let parts = parts.expect("a division into parts");
+    let cron = |expression: &str, time_zone: &str| Schedule::Cron {
+        expression: expression.to_owned(),
+        time_zone: time_zone.to_owned(),
+    };
+    let archive = parts.archive.as_ref().expect("an archive");
+    assert_eq!(archive.schedule, cron("0 4 * * *", "UTC"));
+    assert_eq!(parts.migrate, cron("0 3 * * *", "Europe/Berlin"));
+    assert_eq!(parts.expire, cron("0 5 * * *", "UTC"));
+    assert_eq!((parts.move_bytes_per_second, parts.first), (Some(7), -3));
+    let written =
+        |spec: &TableSpec| stored_row(&TableRow::new(row.id, row.name.clone(), spec.clone(), 77, 78));
+    assert_eq!(written(&row.spec), golden);
+
+    // Each of the settings alone needs the format. Without all of them, the table has the format of its ages.
+    let with = |change: &dyn Fn(&mut PartsSpec)| {
+        let mut spec = row.spec.clone();
+        let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+        let parts = parts.expect("a division into parts");
+        let archive = parts.archive.as_mut().expect("an archive");
+        archive.schedule = Schedule::Continuous;
+        parts.migrate = Schedule::Continuous;
+        parts.expire = Schedule::Continuous;
+        parts.move_bytes_per_second = None;
+        change(parts);
+        written(&spec)
+    };
+    let daily = || cron("0 3 * * *", "UTC");
+    for text in [
+        with(&|parts| parts.migrate = daily()),
+        with(&|parts| parts.expire = daily()),
+        with(&|parts| parts.archive.as_mut().expect("an archive").schedule = daily()),
+        with(&|parts| parts.move_bytes_per_second = Some(7)),
+    ] {
+        assert!(text.starts_with(r#"{"format":21,"#), "{text}");
+    }
+    let text = with(&|_| {});
+    assert!(text.starts_with(r#"{"format":10,"#), "{text}");
+}
+
+#[test]
 fn a_row_of_a_later_format_is_refused_by_name() {
     let later = [(ManifestKind::Cursor, r#"{"format":20,"whatever":true}"#)];
     let error = read(&later).expect_err("a later format").to_string();
@@ -279,13 +333,18 @@ fn a_row_of_a_later_format_is_refused_by_name() {
     );
 }
 
+/// Returns the stored form of the row of a table.
+fn stored_row(row: &TableRow) -> String {
+    let ManifestChange::Put(stored) = put_table(row) else {
+        panic!("a put")
+    };
+    String::from_utf8(stored.detail.to_vec()).expect("text")
+}
+
 /// Returns the stored row of a table with these settings, which reads back as the same row.
 fn stored_table(spec: TableSpec) -> String {
     let row = TableRow::new(TableId(2), TableName::new("rows").expect("a name"), spec, 77, 78);
-    let ManifestChange::Put(stored) = put_table(&row) else {
-        panic!("a put")
-    };
-    let text = String::from_utf8(stored.detail.to_vec()).expect("text");
+    let text = stored_row(&row);
     let state = read(&[(ManifestKind::Table, &text)]).expect("a row of this version");
     assert_eq!(state.common.tables[&TableId(2)], row);
     text
@@ -333,6 +392,36 @@ fn a_table_with_indexes_of_one_tier_has_a_later_format() {
         let text = stored_table(spec);
         assert!(text.starts_with(r#"{"format":13,"id":2,"#), "{text}");
         assert!(text.contains(indexes), "{text}");
+    }
+}
+
+#[test]
+fn a_table_with_a_search_index_of_several_shards_has_a_later_format() {
+    for (index, format) in [
+        (
+            r#""search_indexes":[{"id":9,"name":"i","columns":[{"column":"k","as":"number"}],"shards":4,"routing":["k"]}]"#,
+            22,
+        ),
+        (
+            r#""search_indexes":[{"id":9,"name":"i","columns":[{"column":"k","as":"number"}]}]"#,
+            8,
+        ),
+    ] {
+        let wide = format!(r#"{{"key":[{{"name":"k","type":"u64"}}],{index}}}"#);
+        let spec = TableSpec {
+            model: TableModel::Wide,
+            wide: Some(serde_json::from_str(&wide).expect("valid settings")),
+            ..TableSpec::default()
+        };
+        let text = stored_table(spec);
+        assert!(
+            text.starts_with(&format!(r#"{{"format":{format},"id":2,"#)),
+            "{text}"
+        );
+        assert!(text.contains(index), "{text}");
+        assert!(read(&[(ManifestKind::Table, &text)]).is_ok(), "{text}");
+        let later = text.replace(&format!(r#""format":{format},"#), r#""format":23,"#);
+        assert!(read(&[(ManifestKind::Table, &later)]).is_err(), "a later format");
     }
 }
 

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::facets::metric;
+use super::read::show_explained;
 use super::{RowSelection, has_terminal};
 use crate::commands::query::{Output, stream};
 use crate::commands::selection;
@@ -46,6 +47,9 @@ pub(crate) struct AggregateArguments {
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Show how the rows are found, without reading them
+    #[arg(long, conflicts_with_all = ["output", "out"])]
+    explain: bool,
 }
 
 /// Aggregates the rows and shows the groups.
@@ -66,6 +70,9 @@ pub(super) fn run(arguments: &AggregateArguments) -> Result<()> {
     let metrics = arguments.metrics.iter().map(|text| metric(text));
     body.insert("metrics".into(), metrics.collect::<Result<Vec<Value>>>()?.into());
     let is_json = arguments.rows.table.connection.json;
+    if arguments.explain {
+        return show_explained(&client, "aggregate", &body, is_json);
+    }
     let chosen = Output::chosen(arguments.output, is_json, arguments.out.as_deref())?;
     let is_default = arguments.output.is_none() && arguments.out.is_none();
     let path = client.of_table("/rows/aggregate");

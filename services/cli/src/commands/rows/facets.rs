@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::body::Body;
+use super::read::show_explained;
 use super::{RowsTable, TierArgument, tree};
 use crate::error::{CliError, Result};
 use crate::output;
@@ -47,6 +48,9 @@ pub(crate) struct FacetsArguments {
     /// Wait until the count includes the write with this `position`, at most 10 seconds
     #[arg(long, value_name = "POSITION")]
     at_least: Option<String>,
+    /// Show how the rows are found and counted, without counting them
+    #[arg(long)]
+    explain: bool,
 }
 
 /// Counts the rows and shows the groups.
@@ -68,6 +72,9 @@ pub(super) fn run(arguments: &FacetsArguments) -> Result<()> {
         }
     }
     let client = arguments.table.client()?;
+    if arguments.explain {
+        return show_explained(&client, "facets", &body, arguments.table.connection.json);
+    }
     let text = client.post_text(&client.of_table("/rows/facets"), &body.to_string())?;
     if arguments.table.connection.json {
         return output::print(&text);

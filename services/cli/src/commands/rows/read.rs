@@ -287,9 +287,14 @@ pub(super) fn count(arguments: &CountArguments) -> Result<()> {
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
     let client = arguments.rows.table.client()?;
     let body = arguments.rows.body(&client)?;
+    show_explained(&client, "scan", &body, arguments.rows.table.connection.json)
+}
+
+/// Requests the explanation of a read and shows it. `read` is the name of the read in the request, and `body` its body.
+pub(super) fn show_explained(client: &Client, read: &str, body: &Body, is_json: bool) -> Result<()> {
     let path = client.of_table("/rows/explain");
-    let text = client.post_text(&path, &format!("{{\"scan\":{body}}}"))?;
-    if arguments.rows.table.connection.json {
+    let text = client.post_text(&path, &format!("{{\"{read}\":{body}}}"))?;
+    if is_json {
         return output::print(&text);
     }
     let explained = client.parse(&text)?;
@@ -314,8 +319,12 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
             cell(&interval["high"])
         ),
     };
+    let search = &explained["search"];
     let index = match (explained["index"].as_str(), explained["is_covered"].as_bool()) {
         (None, _) => String::new(),
+        (Some(index), _) if search.is_object() => {
+            format!("{index}, with {} reads of rows", cell(&search["row_reads"]))
+        }
         (Some(index), Some(true)) => format!("{index}, without reading rows"),
         (Some(index), _) => format!("{index}, with one read per row"),
     };
@@ -350,8 +359,45 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<()> {
         grid.row(vec![name.into(), value]);
     }
     let mut text = grid.render();
+    if search.is_object() {
+        text.push_str(&searched(search));
+    }
     for advice in explained["advice"].as_array().into_iter().flatten() {
         text.push_str(&format!("\nadvice: {}\n", cell(advice)));
     }
     output::print(&text)
+}
+
+/// Formats the use of a search index: its state, the tests, and the columns that are read for each row that matches.
+fn searched(search: &Value) -> String {
+    let mut text = format!(
+        "\nsearch index: {} rows in {} segments; {} changes of the last {} ms are not included yet\n",
+        cell(&search["documents"]),
+        cell(&search["segments"]),
+        cell(&search["waiting"]),
+        cell(&search["lag_ms"]),
+    );
+    let list = |name: &str| search[name].as_array().into_iter().flatten();
+    let mut grid = Grid::new(["test", "form", "access", "words", "terms", "entries", "rows"]).wrapping();
+    for test in list("tests") {
+        let words = test["words"].as_array().into_iter().flatten().map(cell);
+        let words = words.collect::<Vec<String>>().join(" ");
+        let [of, form, access, terms, entries, rows] =
+            ["test", "form", "access", "terms", "entries", "rows"].map(|name| cell(&test[name]));
+        grid.row(vec![of, form, access, words, terms, entries, rows]);
+    }
+    if list("tests").next().is_some() {
+        text.push_str(&grid.render());
+    }
+    for column in list("columns") {
+        let order = column["order"].as_str().map(|order| format!(", {order}"));
+        text.push_str(&format!(
+            "{}: {} ({}{})\n",
+            cell(&column["purpose"]),
+            cell(&column["column"]),
+            cell(&column["form"]),
+            order.unwrap_or_default()
+        ));
+    }
+    text
 }

@@ -11,10 +11,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tideline_openapi::row_search::ShardsRead;
 
 use super::body::Body;
 use super::index::ordered;
-use super::read::{ShownRow, show_table};
+use super::read::{ShownRow, show_explained, show_table};
 use super::{RowsTable, TierArgument, columns, tree};
 use crate::client::Client;
 use crate::commands::query::{Output, stream};
@@ -31,6 +32,7 @@ Examples:
   tideline rows search orders '{\"column\": \"title\", \"text\": \"red wine\"}' --highlight
   tideline rows search tracks car=car-7 --near place,52.52,13.40 --columns place
   tideline rows search orders state=open --output ndjson > open.ndjson   # all rows
+  tideline rows search orders state=open --sort placed:desc --explain
 
 All tested columns must be in the search index. Create one by `tideline rows search-index create`.";
 
@@ -76,6 +78,9 @@ pub(crate) struct SearchArguments {
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Show how the search finds its rows, without running it
+    #[arg(long, conflicts_with_all = ["output", "out"])]
+    explain: bool,
 }
 
 impl SearchArguments {
@@ -153,6 +158,8 @@ struct Page<R> {
     lag_ms: u64,
     /// Tiers that the search covered; `None` = all tiers.
     tier: Option<String>,
+    /// Shards of the index that the search read; `None` if the index has one shard.
+    shards: Option<ShardsRead>,
     next: Option<String>,
 }
 
@@ -161,6 +168,12 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
     let mut body = arguments.body()?;
     let output = arguments.chosen()?;
     let client = arguments.table.client()?;
+    if arguments.explain {
+        if let Some(limit) = arguments.limit {
+            body.insert("limit".into(), limit.into());
+        }
+        return show_explained(&client, "search", &body, arguments.table.connection.json);
+    }
     if output == PageOutput::Ndjson {
         return lines(&client, body, arguments.limit, arguments.out.as_ref());
     }
@@ -186,6 +199,9 @@ pub(super) fn run(arguments: &SearchArguments) -> Result<()> {
     );
     if let Some(tier) = page.tier {
         end.push_str(&format!("; only rows of the tier {tier}"));
+    }
+    if let Some(ShardsRead { read, total }) = page.shards {
+        end.push_str(&format!("; {read} of {total} shards were read"));
     }
     if let Some(next) = page.next {
         end.push_str(&format!(
@@ -234,8 +250,11 @@ fn lines(client: &Client, mut body: Body, limit: Option<u64>, file: Option<&Path
                 let (total, waiting, lag) = (page.total, page.waiting, page.lag_ms);
                 let tier = page.tier.map(|tier| format!("\"tier\":{},", json!(tier)));
                 let tier = tier.unwrap_or_default();
-                let end =
-                    format!("\"total\":{total},\"waiting\":{waiting},\"lag_ms\":{lag},{tier}\"next\":{next}");
+                let shards = page.shards.map(|shards| format!("\"shards\":{},", json!(shards)));
+                let shards = shards.unwrap_or_default();
+                let end = format!(
+                    "\"total\":{total},\"waiting\":{waiting},\"lag_ms\":{lag},{tier}{shards}\"next\":{next}"
+                );
                 writeln!(out, "{{{end}}}")?;
                 return Ok(out.flush()?);
             }

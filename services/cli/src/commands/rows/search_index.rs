@@ -27,6 +27,7 @@ pub(crate) enum SearchIndexCommand {
 Examples:
   tideline rows search-index create orders all title=text title=keyword state=keyword total=keyword placed=time --wait
   tideline rows search-index create orders all title=text state=keyword --replace
+  tideline rows search-index create orders all customer=keyword title=text --shards 4 --routing customer
 
 Forms: keyword (whole texts, decimals, bytes), text (words), number, time, bool, geo (areas and distances).")]
     Create(CreateArguments),
@@ -48,6 +49,13 @@ pub(crate) struct CreateArguments {
     columns: Vec<String>,
     #[command(flatten)]
     tier: TierArgument,
+    /// Number of shards over which the rows are divided, 1 to 16
+    #[arg(long, value_name = "N")]
+    shards: Option<u16>,
+    /// Column of the key whose values determine the shard of a row; may be repeated. Default with several shards: the
+    /// columns of the partition
+    #[arg(long, value_name = "COLUMN")]
+    routing: Vec<String>,
     /// Replace the index of this name; it serves searches until the new one is built
     #[arg(long)]
     replace: bool,
@@ -91,6 +99,7 @@ fn list(table: &RowsTable) -> Result<()> {
         "index",
         "columns",
         "tier",
+        "shards",
         "status",
         "rows",
         "rows read",
@@ -112,6 +121,7 @@ fn list(table: &RowsTable) -> Result<()> {
         let mut row = vec![output::member(index, "name"), columns];
         let rest = [
             "tier",
+            "shards",
             "status",
             "documents",
             "rows_read",
@@ -135,6 +145,12 @@ fn create(arguments: &CreateArguments) -> Result<()> {
         ("columns".to_owned(), columns.into()),
     ]);
     arguments.tier.add_to(&mut body);
+    if let Some(shards) = arguments.shards {
+        body.insert("shards".into(), shards.into());
+    }
+    if !arguments.routing.is_empty() {
+        body.insert("routing".into(), json!(arguments.routing));
+    }
     if arguments.replace {
         body.insert("replace".into(), true.into());
     }

@@ -1,6 +1,7 @@
 //! `rows/explain`: access path and estimated rows of a read, without running it.
 //!
-//! The request holds a query permit, because an estimate reads up to tens of thousands of rows.
+//! The request holds a query permit, because an estimate reads up to tens of thousands of rows, and a search is counted
+//! for up to two seconds.
 
 use axum::Json as JsonResponse;
 use tideline_openapi::row_explain::{ExplainRows, RowsExplained};
@@ -16,10 +17,16 @@ use crate::resources::{Failures, WideTablePath};
 
 /// Explain a read of rows
 ///
-/// The request contains the body of `rows/get`, `rows/scan` or `rows/count` as the member `get`, `scan` or `count`.
+/// The request contains the body of `rows/get`, `rows/scan`, `rows/count`, `rows/search`, `rows/facets` or
+/// `rows/aggregate` as the member `get`, `scan`, `count`, `search`, `facets` or `aggregate`.
 /// The response contains the access path, the ranges and bounds, the columns that are tested on each row, and the
 /// number of rows. The number is exact if at most 2,000 rows must be read; otherwise it is estimated from at most
 /// 30,000 more rows. Keys of `get` are looked up.
+///
+/// For a read through a search index, `search` describes how the index decides each test of the condition, the number of
+/// rows that pass, the columns that are read for each row that matches, the expected number of rows that are read from
+/// the table, and the changes that the index does not hold yet. Rows in the index are counted exactly, for at most two
+/// seconds. The request does not wait for `at_least`.
 ///
 /// `advice` lists the reasons why the read or the key is expensive: scans of the whole table, long keys (more than
 /// 1 KiB, or most of the row), JSON in keys, a partition column with only two values, too many buckets. A read that
