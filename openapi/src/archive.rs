@@ -270,7 +270,7 @@ pub struct OrphanObject {
     pub bytes: u64,
     /// Time of the last change of the object, RFC 3339, as reported by the target.
     pub modified: String,
-    /// Content: `points`, `timelines`, `description` or `settings`.
+    /// Content: `points`, `timelines`, `description`, `settings`, `rows`, `values` or `part_description`.
     pub content: String,
     /// Origin of the database that wrote the object.
     pub origin: String,

@@ -113,17 +113,24 @@ impl Engine {
         kind: LargeKind,
     ) -> Result<LargeUpload> {
         self.check_writable()?;
-        if table.settings().large_values.is_none() {
-            let _settings = self.lock_settings();
-            // Another upload may have changed the settings meanwhile.
-            let table = self.known_rows(table.table().name().as_str())?;
-            if table.settings().large_values.is_none() {
-                self.change_wide(&table, |wide| wide.large_values = Some(0))?;
-            }
-        }
+        self.open_large_values(table)?;
         Ok(self
             .rows
             .begin_large(table.table().points().id(), key, column, kind)?)
+    }
+
+    /// Gives a table an id for the pieces of large values, if it has none.
+    pub(crate) fn open_large_values(&self, table: &WideTable) -> Result<()> {
+        if table.settings().large_values.is_some() {
+            return Ok(());
+        }
+        let _settings = self.lock_settings();
+        // Another upload may have changed the settings meanwhile.
+        let table = self.known_rows(table.table().name().as_str())?;
+        if table.settings().large_values.is_none() {
+            self.change_wide(&table, |wide| wide.large_values = Some(0))?;
+        }
+        Ok(())
     }
 
     /// Stores values of rows in pieces, before the rows are written. Returns a value for each element of `values`;

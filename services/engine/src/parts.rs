@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use tideline_key_codec::layout::Ranges;
+use tideline_log::fail_points::around;
 use tideline_model::{PartPeriod, PartsSpec, TableId, Tier, Timestamp, WideSpec};
 use tideline_wide_table::{
     ArchivedPart, MoveEnd, MoveProgress, PartInTier, PartNumbers, PartSelection, PartToArchive, StoredPart,
@@ -335,6 +336,9 @@ impl Engine {
         for part in parts {
             let number = every.number_of(part.start.nanos());
             let mut step = |work: &MoveProgress| proceed(&done.plus(work));
+            if self.rows.has_archived_values(id, number) {
+                self.open_large_values(table)?;
+            }
             match self.rows.restore_part(id, number, until.nanos(), &mut step)? {
                 MoveEnd::Moved(work) => {
                     count += 1;
@@ -417,10 +421,12 @@ impl Engine {
         if divided(table)?.first >= first {
             return Ok(());
         }
-        self.change_wide(table, |wide| {
-            if let Some(parts) = &mut wide.parts {
-                parts.first = first;
-            }
+        around("part_drop", "settings", || {
+            self.change_wide(table, |wide| {
+                if let Some(parts) = &mut wide.parts {
+                    parts.first = first;
+                }
+            })
         })
     }
 }

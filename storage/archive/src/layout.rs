@@ -32,6 +32,8 @@ const SETTINGS: &str = "_settings";
 const PARTS: &str = "_parts";
 /// Prefix of the folder name of the files of a part of a wide table.
 const PART: &str = "part=";
+/// Folder of the streamed values of parts of wide tables.
+const VALUES: &str = "_values";
 
 /// Segment to be written, and its target.
 #[derive(Debug, Clone)]
@@ -116,6 +118,11 @@ pub(crate) fn rows_key(table: &TableName, part: &str, stem: &str) -> String {
     format!("{table}/{PART}{part}/{stem}.parquet")
 }
 
+/// Returns the name of a file of streamed values of a part of a wide table.
+pub(crate) fn values_key(table: &TableName, stem: &str) -> String {
+    format!("{table}/{VALUES}/{stem}.parquet")
+}
+
 /// Returns the name of the description of a part of a wide table.
 pub(crate) fn part_description_key(table: &TableName, stem: &str) -> String {
     format!("{table}/{PARTS}/{stem}.json")
@@ -174,6 +181,8 @@ pub enum ObjectContent {
     Settings,
     /// Rows of a part of a wide table.
     Rows,
+    /// Streamed values of a part of a wide table.
+    Values,
     /// Description of a part of a wide table.
     PartDescription,
 }
@@ -193,6 +202,7 @@ impl ObjectContent {
             Self::Description => "description",
             Self::Settings => "settings",
             Self::Rows => "rows",
+            Self::Values => "values",
             Self::PartDescription => "part_description",
         }
     }
@@ -208,6 +218,7 @@ pub fn named(key: &str) -> Option<NamedObject<'_>> {
         },
         SETTINGS => (name.strip_suffix(".json")?, ObjectContent::Settings),
         PARTS => (name.strip_suffix(".json")?, ObjectContent::PartDescription),
+        VALUES => (name.strip_suffix(".parquet")?, ObjectContent::Values),
         _ if folder.starts_with(PART) => (name.strip_suffix(".parquet")?, ObjectContent::Rows),
         _ => (name.strip_suffix(".parquet")?, ObjectContent::Points),
     };
@@ -239,6 +250,11 @@ pub(crate) fn is_rows_of(key: &str, table: &str, part: &str) -> bool {
     folder == Some(part) && named(key).is_some_and(|object| object.table == table)
 }
 
+/// Returns true if an object has streamed values of a part of a wide table.
+pub(crate) fn is_values_of(key: &str, table: &str) -> bool {
+    named(key).is_some_and(|object| object.table == table && object.content == ObjectContent::Values)
+}
+
 /// Returns the common prefix of the descriptions of a table.
 pub(crate) fn segments_prefix(table: &TableName) -> String {
     format!("{table}/{SEGMENTS}/")
@@ -257,6 +273,7 @@ fn parse_location(key: &str) -> Option<(&str, &str, &str)> {
         [table, SEGMENTS, name] => Some((table, SEGMENTS, name)),
         [table, SETTINGS, name] => Some((table, SETTINGS, name)),
         [table, PARTS, name] => Some((table, PARTS, name)),
+        [table, VALUES, name] => Some((table, VALUES, name)),
         [table, folder, name] if folder.starts_with(PART) => Some((table, folder, name)),
         [table, folder, day, name] if is_folder_of_days(folder) && day.starts_with("day=") => {
             Some((table, folder, name))
@@ -271,7 +288,7 @@ fn is_folder_of_days(folder: &str) -> bool {
 
 /// Returns true if a folder contains objects of a table.
 pub(crate) fn is_folder_of_table(folder: &str) -> bool {
-    let is_of_parts = folder == PARTS || folder.starts_with(PART);
+    let is_of_parts = folder == PARTS || folder == VALUES || folder.starts_with(PART);
     folder == SEGMENTS || folder == SETTINGS || is_of_parts || is_folder_of_days(folder)
 }
 
@@ -370,6 +387,10 @@ mod tests {
             (
                 rows_key(&segment_target.table, "2026-11", &format!("0a1b-7-{digits}")),
                 ObjectContent::Rows,
+            ),
+            (
+                values_key(&segment_target.table, &format!("0a1b-7-{digits}")),
+                ObjectContent::Values,
             ),
             (
                 part_description_key(&segment_target.table, &format!("0a1b-7-{digits}")),

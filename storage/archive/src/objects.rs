@@ -83,8 +83,8 @@ impl Archive {
     /// Returns the object name of a description of a segment or a part, and all object names that it lists.
     fn keys_in(&self, target: &str, key: &str) -> Result<Vec<String>> {
         if layout::is_part_description(key) {
-            let files = self.rows_description(target, key)?.files;
-            let files = files.into_iter().map(|file| file.key);
+            let described = self.rows_description(target, key)?;
+            let files = described.all_files().map(|file| file.key.clone());
             return Ok(files.chain([key.to_owned()]).collect());
         }
         let description = self.description(target, key)?;

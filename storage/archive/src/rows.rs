@@ -1,5 +1,7 @@
 //! Archived rows of wide tables: one part of a table as Parquet files, whose row groups are read one by one.
 //!
+//! The streamed values of the rows are in separate files of the same form, with one row per piece of a value.
+//!
 //! The rows of a part are in the order of their stored keys, across all files. The database stores the
 //! [location](GroupLocation) of each row group under its last key, so a read needs one request per group and no footer.
 //! Every group is verified with its checksum before it is decoded.
@@ -27,7 +29,7 @@ use crate::error::Result;
 use crate::layout::{self, DIGITS};
 use crate::{Archive, SentObjects, Verified};
 
-pub use description::{DescribedGroup, RowsDescription};
+pub use description::{DescribedGroup, DescribedValues, FORMAT_WITH_VALUES, RowsDescription};
 pub use group::{GroupColumn, GroupValues, JoinedBytes, RowGroup};
 pub use schema::{RowColumn, RowColumnKind, RowSchema};
 pub use write::{RowsWriter, WrittenRows};
@@ -55,6 +57,11 @@ impl PartTarget {
     /// Returns the name of a file of rows.
     pub(crate) fn file_key(&self, sha256: &str) -> String {
         layout::rows_key(&self.table, &self.name, &self.stem(sha256))
+    }
+
+    /// Returns the name of a file of streamed values.
+    pub(crate) fn values_key(&self, sha256: &str) -> String {
+        layout::values_key(&self.table, &self.stem(sha256))
     }
 
     /// Returns the name of the description.
@@ -101,7 +108,24 @@ impl Archive {
     pub fn rows_writer(&self, part: PartTarget, schema: RowSchema) -> Result<RowsWriter> {
         self.check_allowed(&part.target)?;
         let target = self.target(&part.target)?;
-        Ok(RowsWriter::new(part, target, schema))
+        Ok(RowsWriter::new(part, target, schema, PartTarget::file_key))
+    }
+
+    /// Starts writing the files of the streamed values of a part. The names of all objects that are put are added to
+    /// `sent`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`rows_writer`](Self::rows_writer).
+    pub fn values_writer(
+        &self,
+        part: PartTarget,
+        schema: RowSchema,
+        sent: &SentObjects,
+    ) -> Result<RowsWriter> {
+        self.check_allowed(&part.target)?;
+        let target = self.target(&part.target)?;
+        Ok(RowsWriter::new(part, target, schema, PartTarget::values_key).recording(sent))
     }
 
     /// Writes the description of a part and returns its object name. This is the last step, after which the files are
@@ -142,10 +166,12 @@ impl Archive {
             let reason = format!("it belongs to table {}", described.table);
             return Err(opened.damaged(key, reason));
         }
-        let is_of_part = |file: &&crate::ArchiveFile| {
-            layout::is_rows_of(&file.key, described.table.as_str(), &described.name)
-        };
-        match described.files.iter().find(|file| !is_of_part(file)) {
+        let table = described.table.as_str();
+        let is_of_part = |file: &crate::ArchiveFile| layout::is_rows_of(&file.key, table, &described.name);
+        let is_of_values = |file: &crate::ArchiveFile| layout::is_values_of(&file.key, table);
+        let mut of_rows = described.files.iter().filter(|file| !is_of_part(file));
+        let mut of_values = described.value_files().iter().filter(|file| !is_of_values(file));
+        match of_rows.next().or_else(|| of_values.next()) {
             Some(outside) => {
                 let reason = format!("it lists {:?} outside the folder of its part", outside.key);
                 Err(opened.damaged(key, reason))
@@ -175,11 +201,12 @@ impl Archive {
     /// # Errors
     ///
     /// Fails if the target is not valid or cannot be reached.
-    pub fn missing_rows(&self, target: &str, files: &[crate::ArchiveFile]) -> Result<Option<String>> {
-        self.first_missing(
-            target,
-            files.iter().map(|file| (file.key.as_str(), Some(file.bytes))),
-        )
+    pub fn missing_rows<'f>(
+        &self,
+        target: &str,
+        files: impl Iterator<Item = &'f crate::ArchiveFile>,
+    ) -> Result<Option<String>> {
+        self.first_missing(target, files.map(|file| (file.key.as_str(), Some(file.bytes))))
     }
 
     /// Returns the parts of wide tables that are described at a target, with the object names of their descriptions.
@@ -214,12 +241,12 @@ impl Archive {
     /// # Errors
     ///
     /// [`ArchiveError::BadTarget`] if the target is not valid. Objects that cannot be read are part of the result.
-    pub fn verify_rows(
+    pub fn verify_rows<'f>(
         &self,
         target: &str,
         description: &str,
-        files: &[crate::ArchiveFile],
+        files: impl Iterator<Item = &'f crate::ArchiveFile>,
     ) -> Result<Verified> {
-        self.verify_objects(target, files.iter(), Some(description))
+        self.verify_objects(target, files, Some(description))
     }
 }

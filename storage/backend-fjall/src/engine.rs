@@ -118,7 +118,7 @@ impl Engine {
         let mut groups = HashMap::new();
         for name in database.list_keyspace_names() {
             if &*name == PARTS {
-                parts = Some(database.keyspace(PARTS, row_options)?);
+                parts = Some(database.keyspace(PARTS, || part_options(setup.memtable_bytes))?);
             }
             if let Some(group) = group_of(&name) {
                 groups.insert(group, database.keyspace(&name, || group_options(setup.tier))?);
@@ -373,7 +373,7 @@ impl Engine {
             Some(keyspace) => keyspace,
             None => self
                 .database
-                .keyspace(PARTS, || row_options(self.row_memtable_bytes))?,
+                .keyspace(PARTS, || part_options(self.row_memtable_bytes))?,
         };
         Ok(parts.insert(keyspace).clone())
     }
@@ -509,12 +509,21 @@ impl Misses {
     }
 }
 
-/// Returns the options of the keyspaces of rows, manifest and parts, whose rows are small and compressed.
+/// Returns the options of the keyspaces of rows and manifest, whose rows are small and compressed.
 fn row_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(memtable_bytes)
         .data_block_size_policy(BlockSizePolicy::all(ROW_BLOCK_BYTES))
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+}
+
+/// Returns the options of the keyspace of parts. An existing keyspace keeps the options with which it was created.
+///
+/// Until the entries of its index are written, fjall keeps the whole block of each entry in memory. With one index per
+/// table, a compaction of a table of pieces takes 64 MiB. An index in blocks of 4 KiB is written as the table grows, and
+/// the compaction takes a quarter of this memory.
+fn part_options(memtable_bytes: u64) -> KeyspaceCreateOptions {
+    row_options(memtable_bytes).index_block_partitioning_policy(PartitioningPolicy::all(true))
 }
 
 /// Returns the options of groups: chunks are packed and read by range, so compression and filters do not pay off.

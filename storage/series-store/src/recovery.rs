@@ -46,9 +46,11 @@ pub struct Recovery {
 /// Result of a replay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Replayed {
-    /// Applied journal entries.
+    /// Applied journal entries of all models.
+    pub entries: u64,
+    /// Applied journal entries of the series model.
     pub deltas: u64,
-    /// Rows in these entries.
+    /// Rows in the entries of the series model.
     pub points: u64,
 }
 
@@ -180,6 +182,10 @@ impl Recovery {
             newest,
             ..
         } = replay;
+        let found = Replayed {
+            entries: replayed.entries,
+            ..found
+        };
         // All data has been read. Before this point, only the lease has been stored.
         let log = replayed.open()?;
         let lost = guard.lost;

@@ -1,19 +1,21 @@
 //! Parts in the archive: their rows are in Parquet files on an object store, and are read from there.
 //!
-//! The storage engine stores two things for such a part: in bucket 0, the location of each row group under the last key
-//! of the group; in bucket 1, the list of the files with their columns. A read of a row or a page looks up the groups
-//! that can contain its keys, fetches each group with one request, and decodes it as a whole. Recently read groups stay
-//! in memory, decoded.
+//! The storage engine stores two things for the rows of such a part: in bucket 0, the location of each row group under
+//! the last key of the group; in bucket 1, the list of the files with their columns. A read of a row or a page looks up
+//! the groups that can contain its keys, fetches each group with one request, and decodes it as a whole. Recently read
+//! groups stay in memory, decoded.
 //!
-//! Rows of such a part cannot be written, so nothing else is stored for it.
+//! Rows of such a part cannot be written, so nothing else is stored for them. Streamed values of the rows are in
+//! separate files ([`values`]).
 
 mod attach;
 mod form;
 mod restore;
 mod source;
+mod values;
 mod write;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,13 +37,17 @@ use crate::state::Part;
 use crate::store::WideStore;
 pub use attach::{AttachEnd, PartToAttach};
 use form::{DeclaredColumn, RowForm};
+pub(crate) use values::PieceGroup;
 pub use write::{ArchivedObjects, PartToArchive};
 
 /// Bucket with the locations of the row groups.
 const GROUPS_BUCKET: u16 = 0;
-/// Bucket with the list of the files, under [`FILES_KEY`].
+/// Bucket with the list of the files, under [`FILES_KEY`], and with one row per file of streamed values.
 const FILES_BUCKET: u16 = 1;
 const FILES_KEY: &[u8] = b"files";
+/// Start of the key of a file of streamed values, which is followed by the position of the file. The number of these
+/// files has no limit, so they are not in the list of the files.
+const VALUE_FILES: &[u8] = b"values/";
 /// Maximum size of the stored list of the files, in bytes: the engine must accept the list in one write.
 const FILES_BYTES_MAX: usize = 3 << 20;
 /// Limit of a scan that returns one value.
@@ -50,7 +56,7 @@ const ONE: PageLimit = PageLimit {
     bytes_max: 1,
 };
 
-/// List of the files of an archived part, as stored in bucket 1.
+/// Files of an archived part, as stored in bucket 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ArchivedFiles {
     /// Name or address of the target.
@@ -60,6 +66,9 @@ pub(crate) struct ArchivedFiles {
     files: Vec<ArchiveFile>,
     columns: Vec<RowColumn>,
     declared: Vec<DeclaredColumn>,
+    /// Files of the streamed values, each stored in its own row.
+    #[serde(skip)]
+    values: Vec<ArchiveFile>,
 }
 
 /// Part in the archive, with the amount of data in its files.
@@ -79,12 +88,12 @@ pub struct ArchivedPart {
 
 impl ArchivedPart {
     fn new(number: i32, stored: &ArchivedFiles) -> Self {
-        let files = || stored.files.iter();
+        let files = || stored.files.iter().chain(&stored.values);
         Self {
             number,
             target: stored.target.clone(),
-            files: stored.files.len() as u64,
-            rows: files().map(|file| file.rows).sum(),
+            files: files().count() as u64,
+            rows: stored.files.iter().map(|file| file.rows).sum(),
             bytes: files().map(|file| file.bytes).sum(),
         }
     }
@@ -117,6 +126,11 @@ pub(crate) struct ArchivedParts {
     archive: Option<Arc<Archive>>,
     open: Mutex<HashMap<PartId, Arc<OpenPart>>>,
     groups: Cache<(PartId, Bytes), GroupRows, GroupBytes>,
+    /// Group of pieces of streamed values that was read last.
+    last_pieces: Mutex<Option<Arc<PieceGroup>>>,
+    /// Ids of the parts whose files are being written, or whose publication has an unknown outcome. Their files must
+    /// not be removed.
+    writing: Mutex<BTreeSet<u64>>,
 }
 
 impl ArchivedParts {
@@ -127,6 +141,8 @@ impl ArchivedParts {
             archive,
             open: Mutex::default(),
             groups: Cache::with_weighter(items.max(4), cache_bytes as u64, GroupBytes),
+            last_pieces: Mutex::default(),
+            writing: Mutex::default(),
         }
     }
 
@@ -139,9 +155,10 @@ impl ArchivedParts {
         self.archive.as_ref().ok_or(WideError::NoArchive)
     }
 
-    /// Removes the files and columns of a freed part from memory.
+    /// Removes the files, the columns and the last pieces of a freed part from memory.
     pub(crate) fn forget(&self, part: PartId) {
         self.open.lock().remove(&part);
+        self.forget_pieces(part);
     }
 
     fn open(&self, backend: &dyn Backend, at: PartRef) -> Result<Arc<OpenPart>> {
@@ -179,7 +196,11 @@ impl ArchivedParts {
     }
 }
 
-/// Reads the list of the files of an archived part.
+fn value_file_key(position: u32) -> Bytes {
+    [VALUE_FILES, &position.to_be_bytes()].concat().into()
+}
+
+/// Reads the list of the files of an archived part, and the files of its streamed values.
 pub(crate) fn stored_files(backend: &dyn Backend, at: PartRef) -> Result<ArchivedFiles> {
     let damaged = |reason| WideError::Damaged {
         table: at.table,
@@ -187,12 +208,30 @@ pub(crate) fn stored_files(backend: &dyn Backend, at: PartRef) -> Result<Archive
     };
     let stored = backend.get(Partition::part(at, FILES_BUCKET), FILES_KEY)?;
     let stored = stored.ok_or_else(|| damaged(Damage("the files of an archived part are not listed")))?;
-    serde_json::from_slice(&stored)
-        .map_err(|_| damaged(Damage("the list of the files of an archived part cannot be read")))
+    let unreadable = || damaged(Damage("the list of the files of an archived part cannot be read"));
+    let mut files: ArchivedFiles = serde_json::from_slice(&stored).map_err(|_| unreadable())?;
+    let mut rest = Some(KeyRange::prefix(VALUE_FILES));
+    while let Some(range) = rest {
+        let values = Partition::part(at, FILES_BUCKET);
+        let page = backend.scan(values, &range, Direction::Ascending, STEP_PAGE)?;
+        for (row, position) in page.rows.iter().zip(files.values.len()..) {
+            // The locations of pieces hold the positions of the files.
+            if u32::try_from(position).map(value_file_key).as_ref() != Ok(&row.key) {
+                return Err(damaged(Damage(
+                    "the list of the files of archived values has a gap",
+                )));
+            }
+            files
+                .values
+                .push(serde_json::from_slice(&row.value).map_err(|_| unreadable())?);
+        }
+        rest = page.next;
+    }
+    Ok(files)
 }
 
-/// Reads all stored data of an archived part: the list of the files and the locations of the groups. Returns the number
-/// of rows.
+/// Reads all stored data of an archived part: the list of the files and the locations of the groups of rows and of
+/// values. Returns the number of rows.
 ///
 /// # Errors
 ///
@@ -204,6 +243,7 @@ pub(crate) fn archived_rows(backend: &dyn Backend, at: PartRef) -> Result<u64> {
     };
     let files = stored_files(backend, at)?;
     RowForm::of_columns(files.columns.clone(), files.declared.clone())?;
+    values::check_locations(backend, at, &files)?;
     let (mut rows, mut rest) = (0, Some(KeyRange::ALL));
     while let Some(range) = rest {
         let groups = Partition::part(at, GROUPS_BUCKET);

@@ -50,6 +50,8 @@ pub struct SearchBacklog {
     pub changes: u64,
     /// Time since the oldest change that is not confirmed; `None` without changes.
     pub age: Option<Duration>,
+    /// All changes of the table with a lower sequence are confirmed.
+    pub end: SequenceNumber,
 }
 
 /// Result of opening the queue of an index.
@@ -407,6 +409,7 @@ impl WideStore {
         Some(SearchBacklog {
             changes: queue.claimed.0 + queue.waiting.len() as u64,
             age: oldest.map(|oldest| oldest.elapsed()),
+            end: SequenceNumber(queue.confirmed),
         })
     }
 }

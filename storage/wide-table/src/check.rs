@@ -21,6 +21,7 @@ use tideline_log::{LogError, Manifest, SHARD};
 use tideline_model::{KeyRange, TableId};
 
 use crate::archived::archived_rows;
+use crate::block::Block;
 use crate::blocks::{BLOCKS_BUCKET, BlockError, Blocks};
 use crate::codec;
 use crate::dictionaries::Dictionaries;
@@ -80,6 +81,15 @@ impl StoredParts {
             dictionaries: Dictionaries::default(),
         })
     }
+}
+
+/// Decodes all rows of a stored block that needs no dictionaries: keys and encoded columns, in key order.
+///
+/// # Errors
+///
+/// [`Damage`] if the bytes are not a block, or if the block needs a dictionary.
+pub fn rows_of_block(block: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Damage> {
+    Block::open(block)?.all_rows()
 }
 
 /// Checks the flushed rows of a table, and the stored lists of its parts in the archive. `check_key` returns a

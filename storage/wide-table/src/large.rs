@@ -10,6 +10,9 @@
 //! 3. [`gc`] removes the pieces of values that no version of any column references: overwritten, deleted and
 //!    abandoned values. A header holds the key of the row of its value, so the collector reads one row per value.
 //!
+//! If the row moves to the archive, its streamed values move to separate files of its part (`archived::values`). [`gc`]
+//! then removes their pieces, [`read`] returns them from the files, and a restore of the part stores them again.
+//!
 //! There are two kinds of large values. *Streamed* values arrive in separate requests, and rows show them as
 //! references. *Cut* values arrive with their rows: an ordinary write stores them in pieces ([`cut`]), and each read of
 //! the row returns them like other values ([`whole`]).
@@ -40,7 +43,7 @@ use crate::codecs::ZSTD_LEVEL;
 use crate::division::{PARTS_MAX, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::mutation::{ColumnName, Mutation};
-use crate::state::Part;
+use crate::state::{Part, PartKey};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 use crate::value::{CellValue, number, sized};
@@ -168,11 +171,11 @@ pub(crate) fn named_in<'r>(row: &'r Mutation<'_>) -> impl Iterator<Item = LargeV
     })
 }
 
-fn header_key(id: u64) -> Bytes {
+pub(crate) fn header_key(id: u64) -> Bytes {
     [&[HEADER][..], &id.to_be_bytes()].concat().into()
 }
 
-fn piece_key(id: u64, piece: u32) -> Bytes {
+pub(crate) fn piece_key(id: u64, piece: u32) -> Bytes {
     [&[PIECE][..], &id.to_be_bytes(), &piece.to_be_bytes()]
         .concat()
         .into()
@@ -184,7 +187,7 @@ fn pieces_of(id: u64) -> KeyRange {
 }
 
 /// Returns the partition of the headers and pieces of a part.
-fn partition(part: PartRef) -> Partition {
+pub(crate) fn partition(part: PartRef) -> Partition {
     Partition::part(part, PIECES_BUCKET)
 }
 
@@ -195,7 +198,11 @@ fn checksum_of(id: u64, piece: u32, content: &[u8]) -> u64 {
 }
 
 /// Checks a stored piece and returns its content.
-fn open_piece(value: &LargeValue, piece: u32, stored: &Bytes) -> std::result::Result<Bytes, Damage> {
+pub(crate) fn open_piece(
+    value: &LargeValue,
+    piece: u32,
+    stored: &Bytes,
+) -> std::result::Result<Bytes, Damage> {
     let (checksum, content) = stored
         .split_first_chunk::<CHECKSUM_BYTES>()
         .ok_or(Damage("a piece of a large value is cut off"))?;
@@ -285,7 +292,7 @@ impl Header {
         out.into()
     }
 
-    fn decode(bytes: &[u8]) -> std::result::Result<Self, Damage> {
+    pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Self, Damage> {
         let mut rest = bytes
             .strip_prefix(&[HEADER_FORMAT])
             .ok_or(Damage("the header of a large value has an unknown format"))?;
@@ -307,6 +314,8 @@ pub(crate) struct LargeUses {
     pub(crate) writes: Mutex<()>,
     /// Held while a part of pieces is created, so that two writers do not create two parts with one number.
     creation: Mutex<()>,
+    /// Parts whose values are being restored from the archive. Held while pieces of archived values are removed.
+    pub(crate) restoring: Mutex<Vec<PartKey>>,
     /// Cut values that wait for [`writes`](Self::writes). The holder of the lock writes several of them together.
     waiting: Mutex<Vec<Arc<cut::PieceWrite>>>,
 }
@@ -361,14 +370,17 @@ impl WideStore {
     fn large_part(&self, table: TableId, rules: &TableRules, key: &[u8]) -> Result<Option<Part>> {
         let number = rules.part_of(key);
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
-        let Some(space) = rules.large_values.filter(|_| rules.keeps(number)) else {
-            return Ok(None);
-        };
-        Ok(self.state().parts.get(&(space, number)).copied())
+        Ok(self.large_part_of(rules, number))
+    }
+
+    /// Returns the part that holds the pieces of the values of the rows of a part; `None` if it does not exist.
+    pub(crate) fn large_part_of(&self, rules: &TableRules, number: i32) -> Option<Part> {
+        let space = rules.large_values.filter(|_| rules.keeps(number))?;
+        self.state().parts.get(&(space, number)).copied()
     }
 
     /// Returns the part for the pieces of the values of a row, and creates it if it does not exist.
-    fn create_large_part(&self, table: TableId, rules: &TableRules, key: &[u8]) -> Result<Part> {
+    pub(crate) fn create_large_part(&self, table: TableId, rules: &TableRules, key: &[u8]) -> Result<Part> {
         if let Some(part) = self.large_part(table, rules, key)? {
             return Ok(part);
         }

@@ -46,30 +46,34 @@ impl WideStore {
             return Ok(());
         }
         let heirs = self.heirs_of(&state, &tables, &dropped);
-        self.log.edit::<LogError>(
-            |current| {
-                let changes = dropped.iter().map(removal_of).chain(heirs.iter().map(put_of));
-                Ok(self.edit_with_ids(current, changes.collect()))
-            },
-            |_| {
-                self.change_state(|state| {
-                    for part in &dropped {
-                        state.parts.remove(&part.key());
-                    }
-                    state.parts.extend(heirs.iter().map(|part| (part.key(), *part)));
-                });
-                self.new_parts
-                    .lock()
-                    .retain(|_, at| heirs.iter().all(|heir| heir.at != *at));
-            },
-        )?;
+        around("wide_free", "edit", || {
+            self.log.edit::<LogError>(
+                |current| {
+                    let changes = dropped.iter().map(removal_of).chain(heirs.iter().map(put_of));
+                    Ok(self.edit_with_ids(current, changes.collect()))
+                },
+                |_| {
+                    self.change_state(|state| {
+                        for part in &dropped {
+                            state.parts.remove(&part.key());
+                        }
+                        state.parts.extend(heirs.iter().map(|part| (part.key(), *part)));
+                    });
+                    self.new_parts
+                        .lock()
+                        .retain(|_, at| heirs.iter().all(|heir| heir.at != *at));
+                },
+            )
+        })?;
         // An upload that has already checked that the part exists must end its write before the part is freed.
         let writes = self.large.writes.lock();
         // A packing that has begun writes into the part until the packing ends.
         drop(self.part_writes.lock());
         for part in dropped {
             self.archived.forget(part.at.part);
-            self.log.backend().reclaim_part(part.at)?;
+            around("wide_free", "reclaim", || {
+                self.log.backend().reclaim_part(part.at)
+            })?;
         }
         drop(writes);
         self.free_dropped()

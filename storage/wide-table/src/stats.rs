@@ -44,6 +44,13 @@ impl WideStore {
         self.committed.lock().get(&table).copied().unwrap_or_default()
     }
 
+    /// Returns true if the row buffer has changes of a table or index.
+    pub fn has_buffered(&self, table: TableId) -> bool {
+        let state = self.state();
+        let mut generations = std::iter::once(&state.active).chain(&state.frozen);
+        generations.any(|generation| generation.table(table).is_some())
+    }
+
     /// Returns the statistics of all wide tables.
     pub fn stats(&self) -> WideStats {
         let state = self.state();

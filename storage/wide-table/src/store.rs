@@ -29,7 +29,7 @@ use crate::fragments::FRAGMENT_BYTES;
 use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
-use crate::state::{PART_FORMAT, PART_FORMAT_REPLACED, Part, PartDetail, PartKey, PendingRows, State};
+use crate::state::{PART_FORMAT, PART_FORMAT_VALUES, Part, PartDetail, PartKey, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
 use crate::{codec, error};
 
@@ -340,7 +340,7 @@ pub(crate) fn read_parts(rows: &[ManifestRow]) -> Result<BTreeMap<PartKey, Part>
         let detail: PartDetail = parse_row("part row", &row.detail)?;
         let table = TableId(detail.table);
         let named = parse_part_name(&row.name)
-            .filter(|_| (PART_FORMAT..=PART_FORMAT_REPLACED).contains(&detail.format));
+            .filter(|_| (PART_FORMAT..=PART_FORMAT_VALUES).contains(&detail.format));
         let part = named.ok_or_else(|| LogError::StoredRow {
             what: "part row",
             reason: format!(

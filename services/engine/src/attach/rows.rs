@@ -30,7 +30,8 @@ struct AttachedPart {
     streamed_values: u64,
 }
 
-/// Guard that prevents the build of the indexes of a table until it is dropped.
+/// Guard that prevents the build of the indexes of a table until it is dropped. The coverage of a copy of the rows of
+/// this table that runs meanwhile is not stored.
 struct UnbuiltIndexes<'e> {
     engine: &'e Engine,
     name: TableName,
@@ -39,6 +40,7 @@ struct UnbuiltIndexes<'e> {
 impl<'e> UnbuiltIndexes<'e> {
     fn begin(engine: &'e Engine, name: &TableName) -> Self {
         engine.unbuilt.lock().insert(name.clone());
+        *engine.row_attachments.lock().entry(name.clone()).or_default() += 1;
         Self {
             engine,
             name: name.clone(),
@@ -48,6 +50,13 @@ impl<'e> UnbuiltIndexes<'e> {
 
 impl Drop for UnbuiltIndexes<'_> {
     fn drop(&mut self) {
+        // Counted first, so that a copy of rows finds the name or another number.
+        *self
+            .engine
+            .row_attachments
+            .lock()
+            .entry(self.name.clone())
+            .or_default() += 1;
         self.engine.unbuilt.lock().remove(&self.name);
         self.engine.follow_searches();
     }
@@ -67,6 +76,9 @@ impl Engine {
         }
         let _unbuilt = UnbuiltIndexes::begin(self, &planned.name);
         let mut target = self.row_table_for(plan, planned)?;
+        if !planned.parts.is_empty() {
+            self.forget_row_copies(target.table.points.id())?;
+        }
         let mut problems = progress.problem_count;
         for part in &planned.parts {
             match self.attach_part(plan, (&mut target, part), progress, watch) {
@@ -152,7 +164,7 @@ impl Engine {
         let archive = self.archive()?;
         let target = plan.target.as_str();
         let missing = archive
-            .missing_rows(target, &described.files)
+            .missing_rows(target, described.all_files())
             .map_err(StoreError::from)?;
         if let Some(key) = missing {
             return Err(AttachStop::Problem(format!(
@@ -162,7 +174,7 @@ impl Engine {
         if !plan.verify {
             return Ok(());
         }
-        for file in &described.files {
+        for file in described.all_files() {
             archive.verify_rows_file(target, file).map_err(StoreError::from)?;
             if !watch(progress) {
                 return Err(AttachStop::Unwanted);
@@ -179,6 +191,9 @@ impl Engine {
     ) -> std::result::Result<TargetTable, AttachStop> {
         let Ok(table) = self.table_of_any_model(planned.name.as_str()) else {
             let spec = attached_settings(&planned.spec, &plan.target);
+            if let Some(wide) = spec.wide.as_deref() {
+                self.check_search_memory(&wide.search_indexes)?;
+            }
             return Ok(TargetTable {
                 table: self.create_attached_table(planned.name.clone(), spec)?,
                 has_new_indexes: true,

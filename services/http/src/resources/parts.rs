@@ -18,7 +18,6 @@ use tideline_openapi::part::{
 };
 use tideline_openapi::tier::Tier;
 use tideline_openapi::wide::PartsSettings;
-use tideline_scheduler::policy::check_schedules_of_parts;
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -86,10 +85,7 @@ async fn preview_parts(
 ) -> Result<Json<PartsPreview>> {
     let preview = app.read(move |engine| {
         let table = engine.table_of_rows(&table)?;
-        let change = |spec: &mut TableSpec| {
-            parts.applied_to(spec)?;
-            check_schedules_of_parts(spec)
-        };
+        let change = |spec: &mut TableSpec| parts.applied_to(spec);
         Ok(engine.preview_parts(&table, change)?)
     });
     let preview = preview.await?;

@@ -10,9 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
+use tideline_engine::archive::layout::named;
+use tideline_engine::archive::rows::PartTarget;
+use tideline_engine::archive::{FORMAT, SentObjects};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
+use tideline_engine::large::ValueBytes;
 use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, Schedule, TableName, Tier, Timestamp};
+use tideline_engine::moves::OrphanSearch;
 use tideline_engine::parts::TablePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_engine::{AttachRequest, EngineError, ErrorKind};
@@ -23,7 +28,7 @@ use tideline_rows::explain::explain;
 use tideline_rows::large::{PutOutcome, PutSettings, ValueCell, put};
 use tideline_rows::read::{ScanTerms, delete};
 use tideline_rows::rekey::{Rekey, RekeyProgress};
-use tideline_rows::write::write;
+use tideline_rows::write::{reads_only_hot_rows, write};
 use tideline_rows::{PageLimits, RowsError, Scan, Selection, WriteSettings};
 use tideline_testkit::{Random, rounds, seeds};
 
@@ -484,8 +489,10 @@ impl Lab {
     fn check_files(&self) {
         let (archive, target) = (self.database.archive(), self.database.target());
         for (key, described) in archive.described_rows(&target).expect("it is listed") {
-            let files = described.expect("it is read").files;
-            let verified = archive.verify_rows(&target, &key, &files).expect("it is read");
+            let described = described.expect("it is read");
+            let verified = archive
+                .verify_rows(&target, &key, described.all_files())
+                .expect("it is read");
             assert!(verified.is_sound(), "{verified:?}");
         }
     }
@@ -926,13 +933,17 @@ fn random_reads_of_divided_tables_equal_a_naive_model_on_fjall() {
 
 /// Streams a value of 3 MiB to a column of a row.
 fn stream(database: &Database, cell: &ValueCell) {
-    let content = vec![7; 3 << 20];
+    stream_bytes(database, cell, &vec![7; 3 << 20]);
+}
+
+/// Streams a value to a column of a row.
+fn stream_bytes(database: &Database, cell: &ValueCell, mut content: &[u8]) {
     let written = put(
         database.engine(),
         &database.table(),
         cell,
         &PutSettings::default(),
-        &mut &content[..],
+        &mut content,
         &|| false,
     );
     assert!(matches!(written, Ok(PutOutcome::Written(_))), "{written:?}");
@@ -945,6 +956,258 @@ fn streamed_bytes(database: &Database, cell: &ValueCell) -> Result<Option<u64>, 
         .engine()
         .open_value(&table, &cell.key, &cell.column, None)?;
     Ok(value.map(|value| value.bytes))
+}
+
+/// Moves the part of the month of a time into the archive.
+fn archive_month(database: &Database, at: i64) {
+    archive_month_with(database, at, &mut |_| ControlFlow::Continue(()));
+}
+
+/// Moves the part of the month of a time into the archive. Calls `proceed` during the work.
+fn archive_month_with(
+    database: &Database,
+    at: i64,
+    proceed: &mut dyn FnMut(&MoveProgress) -> ControlFlow<()>,
+) {
+    let mut spec = database.table().table().spec().as_ref().clone();
+    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
+    parts.expect("it is divided").archive = Some(PartsArchive {
+        target: database.target(),
+        after: 50 * DAY,
+        schedule: Schedule::Continuous,
+    });
+    database.engine().alter_table(TABLE, spec).expect("it is changed");
+    database.engine().seal().expect("it is flushed");
+    let id = database.table().table().points().id();
+    let number = PartPeriod::Month.number_of(at);
+    let moved = database.engine().archive_table_part(id, number, proceed);
+    assert!(matches!(moved, Ok(MoveEnd::Moved(_))), "{moved:?}");
+}
+
+fn attach_request(from: &Database) -> AttachRequest {
+    AttachRequest {
+        target: from.target(),
+        table: TableName::new(TABLE).ok(),
+        rename: None,
+        origin: None,
+        own: false,
+        parts: Vec::new(),
+        verify: true,
+    }
+}
+
+/// Replaces the description at the target with that of an earlier build, which did not copy streamed values.
+fn describe_without_values(database: &Database) {
+    let (archive, target) = (database.archive(), database.target());
+    for (key, described) in archive.described_rows(&target).expect("it is listed") {
+        let mut described = described.expect("it is read");
+        let object = named(&key).expect("a name");
+        let part = PartTarget {
+            origin: object.origin.to_owned(),
+            table: described.table.clone(),
+            name: described.name.clone(),
+            part: object.number,
+            target: target.clone(),
+        };
+        let values = described.values.take().expect("it has values");
+        (described.format, described.streamed_values) = (FORMAT, 1);
+        let sent = SentObjects::default();
+        archive
+            .describe_rows(&part, &described, &sent)
+            .expect("it is written");
+        let files = values.files.iter().map(|file| file.key.as_str());
+        let removed = archive.remove_objects(&target, std::iter::once(key.as_str()).chain(files));
+        removed.expect("they are removed");
+    }
+}
+
+/// Values of the test of archived values: the name of the row, the column, and the size. A group of pieces in the files
+/// has about 4 MiB.
+const VALUES: [(&str, &str, usize); 4] = [
+    ("small", "photo", 65_537),
+    ("medium", "photo", 1 << 20),
+    ("large", "photo", (5 << 20) + 5),
+    ("packed", "log", (1 << 20) + 1),
+];
+
+/// Returns the row and column of each value, and its content.
+fn cells_of(database: &Database, at: i64) -> Vec<(ValueCell, Vec<u8>)> {
+    let cells = VALUES.iter().map(|(host, column, bytes)| {
+        let key = serde_json::from_value(json!({"host": host, "at": text(at)})).expect("a key");
+        let cell = ValueCell::new(&database.table(), &key, column).expect("a column");
+        let mut random = Random::new(*bytes as u64);
+        let content: Vec<u8> = match *column {
+            "log" => vec![b'x'; *bytes],
+            _ => (0..*bytes).map(|_| random.next() as u8).collect(),
+        };
+        (cell, content)
+    });
+    cells.collect()
+}
+
+fn open_value(database: &Database, cell: &ValueCell) -> Result<ValueBytes, EngineError> {
+    let engine = database.engine();
+    let opened = engine.open_value(&database.table(), &cell.key, &cell.column, None)?;
+    Ok(opened.expect("the row has the value"))
+}
+
+/// Reads all values of the test of archived values, as a whole and in ranges.
+fn check_values(database: &Database, cells: &[(ValueCell, Vec<u8>)], context: &str) {
+    for (cell, expected) in cells {
+        let value = open_value(database, cell).expect("it is opened");
+        let mut read = Vec::new();
+        loop {
+            let bytes = value.at(read.len() as u64).expect("it is read");
+            if bytes.is_empty() {
+                break;
+            }
+            read.extend_from_slice(&bytes);
+        }
+        assert!(read == *expected, "{context}: {} bytes", expected.len());
+        let last = expected.len() - 1;
+        for start in [last, last / 2, 65_535, 1, last + 1] {
+            let value = open_value(database, cell).expect("it is opened");
+            let bytes = value.at(start as u64).expect("it is read");
+            assert_eq!(bytes.is_empty(), start > last, "{context}");
+            assert!(expected[start..].starts_with(&bytes), "{context}: from {start}");
+        }
+    }
+}
+
+fn removed_values(database: &Database) -> u64 {
+    let id = database.table().table().points().id();
+    let removed = database
+        .engine()
+        .remove_unnamed_values(id, &mut |_| ControlFlow::Continue(()));
+    removed.expect("they are removed").expect("it ends").removed
+}
+
+/// Restores all parts. `next` is the result of `proceed` after each step. Returns the number of restored parts; `None`
+/// if the work was stopped.
+fn restore_all(database: &Database, next: ControlFlow<()>) -> Option<u64> {
+    let parts = database.engine().table_parts(&database.table()).expect("parts");
+    let parts: Vec<_> = parts.into_iter().collect();
+    let until = Timestamp::from_nanos_clamped(START + 30 * DAY);
+    let mut proceed = |_: &MoveProgress| next;
+    let restored = database
+        .engine()
+        .restore_parts(&database.table(), &parts, until, &mut proceed);
+    restored.expect("it is restored").map(|(count, _)| count)
+}
+
+/// Returns a database with the values of the test of archived values, which are all in one part.
+fn with_values(at: i64) -> (Database, Vec<(ValueCell, Vec<u8>)>) {
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [
+            {"name": "photo", "type": "binary"}, {"name": "log", "type": "binary", "compression": "zstd"}
+        ],
+        "parts": {"by": "at", "every": "month"},
+    });
+    let database = Database::new(memory(Character::Embedded), &wide);
+    let cells = cells_of(&database, at);
+    for (cell, content) in &cells {
+        stream_bytes(&database, cell, content);
+    }
+    (database, cells)
+}
+
+#[test]
+fn files_of_a_running_archiving_are_not_removed_as_orphans() {
+    let at = START - 100 * DAY;
+    let (mut database, cells) = with_values(at);
+    let search = OrphanSearch {
+        target: database.target(),
+        origin: None,
+    };
+    let (mut seen, mut removed) = (0, 0);
+    archive_month_with(&database, at, &mut |_| {
+        let store = database.engine().store();
+        let orphans = store.find_orphans(&search).expect("they are listed");
+        seen += orphans.named;
+        let of_search = store.remove_orphans(&search.target, &orphans, &mut |_| true);
+        removed += of_search.expect("they are removed").0;
+        ControlFlow::Continue(())
+    });
+    assert!(seen > 0, "no file was at the target during the work");
+    assert_eq!(removed, 0);
+    assert_eq!(removed_values(&database), VALUES.len() as u64);
+    check_values(&database, &cells, "archived");
+    let orphans = database.engine().store().find_orphans(&search);
+    assert!(orphans.expect("they are listed").found.is_empty());
+    database.close();
+    assert_eq!(database.check_stored(), [""; 0]);
+}
+
+#[test]
+fn streamed_values_move_to_the_archive_and_back_with_their_rows() {
+    let at = START - 100 * DAY;
+    let (mut source, cells) = with_values(at);
+    archive_month(&source, at);
+    check_values(&source, &cells, "archived");
+
+    // The values are in files of their own, and the pieces are no longer needed.
+    let (archive, target) = (source.archive(), source.target());
+    let described = archive.described_rows(&target).expect("it is listed");
+    let [(key, Ok(described))] = &described[..] else {
+        panic!("{described:?}");
+    };
+    assert_eq!(described.streamed_values, 0);
+    let values = described.value_files();
+    assert!(!values.is_empty());
+    let is_sound = || {
+        let verified = archive.verify_rows(&target, key, described.all_files());
+        verified.expect("they are read").is_sound()
+    };
+    assert!(is_sound());
+    assert_eq!(removed_values(&source), VALUES.len() as u64);
+    check_values(&source, &cells, "without pieces");
+    assert_eq!(removed_values(&source), 0);
+    source.close();
+    source.open();
+    check_values(&source, &cells, "reopened");
+
+    // Damage is found by reads and by the verification.
+    let directory = target.strip_prefix("file://").expect("a directory");
+    let path = std::path::Path::new(directory).join(&values[0].key);
+    let intact = std::fs::read(&path).expect("a file");
+    let mut damaged = intact.clone();
+    damaged[1_000] ^= 1;
+    std::fs::write(&path, damaged).expect("it is written");
+    let opened = open_value(&source, &cells[0].0);
+    let error = opened.expect_err("it is damaged").to_string();
+    assert!(error.contains("checksum"), "{error}");
+    assert!(!is_sound());
+    std::fs::write(&path, intact).expect("it is written");
+
+    let attached = Database::empty(memory(Character::Embedded), START);
+    let plan = attached
+        .engine()
+        .plan_attach(&attach_request(&source))
+        .expect("a plan");
+    let attach = attached.engine().attach(&plan, &mut |_| true);
+    let (progress, is_done) = attach.expect("it is attached");
+    assert!(is_done && progress.problem_count == 0, "{progress:?}");
+    check_values(&attached, &cells, "attached");
+    assert_eq!(removed_values(&attached), 0);
+
+    // The pieces of an interrupted restore are removed.
+    assert_eq!(restore_all(&attached, ControlFlow::Break(())), None);
+    assert!(removed_values(&attached) > 0);
+    check_values(&attached, &cells, "after an interrupted restore");
+
+    // A restored part does not need the files.
+    for database in [&source, &attached] {
+        assert_eq!(restore_all(database, ControlFlow::Continue(())), Some(1));
+        check_values(database, &cells, "restored");
+        assert_eq!(removed_values(database), 0);
+    }
+    std::fs::remove_file(&path).expect("it is removed");
+    for mut database in [source, attached] {
+        check_values(&database, &cells, "restored, without files");
+        database.close();
+        assert_eq!(database.check_stored(), [""; 0]);
+    }
 }
 
 #[test]
@@ -964,32 +1227,12 @@ fn streamed_values_that_the_archive_lacks_are_reported_and_are_not_damage() {
     source.write(&json!([{"op": "put", "key": key("plain"), "columns": {"note": "a"}}]));
     let cell = cell_of(&source, "streamed");
     stream(&source, &cell);
-    let mut spec = source.table().table().spec().as_ref().clone();
-    let parts = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut());
-    parts.expect("it is divided").archive = Some(PartsArchive {
-        target: source.target(),
-        after: 50 * DAY,
-        schedule: Schedule::Continuous,
-    });
-    source.engine().alter_table(TABLE, spec).expect("it is changed");
-    source.engine().seal().expect("it is flushed");
-    let id = source.table().table().points().id();
-    let mut proceed = |_: &MoveProgress| ControlFlow::Continue(());
-    let number = PartPeriod::Month.number_of(at);
-    let moved = source.engine().archive_table_part(id, number, &mut proceed);
-    assert!(matches!(moved, Ok(MoveEnd::Moved(_))), "{moved:?}");
+    archive_month(&source, at);
     assert!(matches!(streamed_bytes(&source, &cell), Ok(Some(_))));
+    describe_without_values(&source);
 
     let mut attached = Database::empty(memory(Character::Embedded), START);
-    let request = AttachRequest {
-        target: source.target(),
-        table: TableName::new(TABLE).ok(),
-        rename: None,
-        origin: None,
-        own: false,
-        parts: Vec::new(),
-        verify: true,
-    };
+    let request = attach_request(&source);
     let engine = attached.engine();
     let plan = engine.plan_attach(&request).expect("a plan");
     let (progress, is_done) = engine.attach(&plan, &mut |_| true).expect("it is attached");
@@ -1020,6 +1263,7 @@ fn streamed_values_that_the_archive_lacks_are_reported_and_are_not_damage() {
     assert!(refusal.contains("was not in the archive"), "{refusal}");
 
     // In the restored part, values of this database are stored.
+    let mut proceed = |_: &MoveProgress| ControlFlow::Continue(());
     let parts = engine.table_parts(&attached.table()).expect("parts");
     let parts: Vec<_> = parts.into_iter().collect();
     let until = Timestamp::from_nanos_clamped(START + 30 * DAY);
@@ -1036,6 +1280,59 @@ fn streamed_values_that_the_archive_lacks_are_reported_and_are_not_damage() {
     assert!(notes[0].contains(": 1 streamed values are not here"), "{notes:?}");
     source.close();
     assert_eq!(source.check_stored(), [""; 0]);
+}
+
+#[test]
+fn only_attachments_to_the_source_prevent_a_copy_from_being_recorded() {
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "month"},
+    });
+    let source = Database::new(memory(Character::Embedded), &wide);
+    let times = [START - 150 * DAY, START - 100 * DAY];
+    let rows =
+        times.map(|at| json!({"op": "put", "key": {"host": "a", "at": text(at)}, "columns": {"note": "a"}}));
+    source.write(&json!(rows));
+    times.iter().for_each(|at| archive_month(&source, *at));
+    let database = Database::empty(memory(Character::Embedded), START);
+    let engine = database.engine();
+    let attach = |at: i64, name: Option<&str>| {
+        let request = AttachRequest {
+            rename: name.map(|name| TableName::new(name).expect("a name")),
+            parts: vec![PartPeriod::Month.part_name(PartPeriod::Month.number_of(at))],
+            ..attach_request(&source)
+        };
+        let plan = engine.plan_attach(&request).expect("a plan");
+        let (progress, _) = engine.attach(&plan, &mut |_| true).expect("it is attached");
+        let attached = (progress.parts_attached, progress.problem_count);
+        assert_eq!(attached, (1, 0), "{progress:?}");
+    };
+    attach(times[0], None);
+    let mut spec = database.table().table().spec().as_ref().clone();
+    if let Some(wide) = spec.wide.as_deref_mut() {
+        wide.parts = None;
+    }
+    let name = TableName::new("copy").expect("a name");
+    engine.create_table(name, spec).expect("a table");
+    let (from, into) = (database.table(), engine.wide_table("copy").expect("it exists"));
+    let begin = || engine.begin_row_copy(&from, &into).expect("it begins");
+
+    let copy = begin();
+    attach(times[0], Some("other"));
+    assert!(engine.end_row_copy(&copy).expect("it ends"));
+    let copy = begin();
+    assert!(!copy.is_first());
+    attach(times[1], None);
+    assert!(!engine.end_row_copy(&copy).expect("it ends"));
+    // The attachment has removed what was recorded.
+    let copy = begin();
+    assert!(copy.is_first());
+    assert!(engine.end_row_copy(&copy).expect("it ends"));
+    drop((from, into));
+    for mut database in [source, database] {
+        database.close();
+        database.check_stored();
+    }
 }
 
 #[test]
@@ -1168,6 +1465,79 @@ fn divisions_that_do_not_fit_the_table_are_refused() {
 }
 
 #[test]
+fn an_attachment_whose_sharded_indexes_need_too_much_memory_is_refused() {
+    let wide = json!({
+        "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "parts": {"by": "at", "every": "month"},
+    });
+    let source = Database::new(memory(Character::Embedded), &wide);
+    let at = START - 100 * DAY;
+    source.write(&json!([{"op": "put", "key": {"host": "a", "at": text(at)}, "columns": {"note": "a"}}]));
+    let index = json!({"name": "all", "columns": [{"column": "host", "as": "keyword"}], "shards": 7});
+    source.create_search_index(&index, false);
+    source.settle();
+    archive_month(&source, at);
+
+    let mut attached = Database::empty(memory(Character::Embedded), START);
+    let engine = attached.engine();
+    let plan = engine.plan_attach(&attach_request(&source)).expect("a plan");
+    let before = engine.memory().used_bytes();
+    engine.memory().set_limit(before + 100_000_000);
+    let refused = engine.attach(&plan, &mut |_| true);
+    assert!(matches!(refused, Err(EngineError::Memory(_))), "{refused:?}");
+    assert!(engine.wide_table(TABLE).is_err(), "no table was created");
+    engine.memory().set_limit(before + 200_000_000);
+    let (progress, is_done) = engine.attach(&plan, &mut |_| true).expect("it is attached");
+    assert!(is_done && progress.rows == 1, "{progress:?}");
+    attached.settle();
+    attached.close();
+}
+
+#[test]
+fn writes_that_compile_patterns_or_reach_cold_parts_do_not_only_read_hot_rows() {
+    let parts = json!({"by": "at", "every": "month"});
+    let wide = |key: Value, parts: &Value| json!({"key": key, "parts": parts});
+    let host = json!({"name": "host", "type": "string"});
+    let key = json!([host, {"name": "at", "type": "timestamp"}]);
+    let database = Database::new(memory(Character::Embedded), &wide(key, &parts));
+    let reads_hot = |database: &Database, condition: Value| {
+        let key = json!({"host": "a", "at": text(START)});
+        let row = json!({"op": "put", "key": key, "columns": {"note": "a"}, "condition": condition});
+        let body: RowsBody = serde_json::from_value(json!({"rows": [row]})).expect("rows");
+        reads_only_hot_rows(database.engine(), &database.table(), &body.rows)
+    };
+    let exists = json!({"exists": true});
+    let note = |mut test: Value| {
+        test["column"] = json!("note");
+        test
+    };
+    for (test, is_hot) in [
+        (json!({"equals": "a"}), true),
+        (json!({"prefix": "a"}), true),
+        (json!({"wildcard": "a*b"}), false),
+        (json!({"regex": "a+"}), false),
+        (json!({"fuzzy": "abc"}), false),
+        (json!({"text": "abc"}), false),
+        (json!({"phrase": "abc"}), false),
+    ] {
+        let nested = json!({"and": [{"or": [{"not": note(test.clone())}]}]});
+        for filter in [note(test), nested] {
+            let condition = json!({"where": filter});
+            assert_eq!(reads_hot(&database, condition.clone()), is_hot, "{condition}");
+        }
+    }
+    assert!(reads_hot(&database, exists.clone()));
+    let at = START - 100 * DAY;
+    database.write(&json!([{"op": "put", "key": {"host": "a", "at": text(at)}, "columns": {"note": "a"}}]));
+    archive_month(&database, at);
+    assert!(!reads_hot(&database, exists.clone()), "a part is in the archive");
+
+    let generated = json!([host, {"name": "id", "generated": {}}]);
+    let database = Database::new(memory(Character::Embedded), &wide(generated, &Value::Null));
+    assert!(!reads_hot(&database, exists), "other writes wait for the ids");
+}
+
+#[test]
 fn only_divided_tables_have_tiers() {
     let mut database = Database::new(
         memory(Character::Embedded),
@@ -1237,6 +1607,19 @@ fn an_index_of_one_tier_is_explained() {
         assert_eq!(explained.index_tier.is_some(), index != "all", "{index}");
         let parts = explained.parts.expect("it is divided");
         assert_eq!((parts.read, parts.of), (rows, 2), "{index} {tier}");
+    }
+    for (index, tier, rows) in [
+        ("hot", "hot", 1),
+        ("cold", "all", 1),
+        ("all", "cold", 1),
+        ("all", "all", 2),
+    ] {
+        let search = json!({"index": index, "where": {"column": "state", "equals": "new"}, "tier": tier});
+        let read: ExplainRows = serde_json::from_value(json!({"search": search})).expect("a request");
+        let explained = explain(lab.database.engine(), &table, &read, &|| false).expect("an explanation");
+        assert_eq!(explained.estimated_rows, rows, "a search of {index} {tier}");
+        let parts = explained.parts.expect("it is divided");
+        assert_eq!((parts.read, parts.of), (rows, 2), "a search of {index} {tier}");
     }
     for (index, tier) in [("hot", "all"), ("cold", "all"), ("hot", "cold"), ("cold", "hot")] {
         let explained = by(index, tier);

@@ -129,9 +129,9 @@ fn verify(of: &TargetArguments) -> Result<()> {
                         part.table, part.name, part.streamed_values
                     ));
                 }
-                files += part.files.len() as u64;
-                bytes += part.files.iter().map(|file| file.bytes).sum::<u64>();
-                let of_part = archive.verify_rows(DEFAULT_TARGET, &key, &part.files);
+                files += part.all_files().count() as u64;
+                bytes += part.all_files().map(|file| file.bytes).sum::<u64>();
+                let of_part = archive.verify_rows(DEFAULT_TARGET, &key, part.all_files());
                 let of_part = of_part.map_err(failed)?;
                 found.wrong.extend(of_part.wrong);
                 found.unread.extend(of_part.unread);

@@ -13,10 +13,14 @@ use crate::copy::ArchiveFile;
 use crate::error::{ArchiveError, Result};
 use crate::layout::DESCRIPTION_BYTES_MAX;
 
+/// Format number of descriptions with [`values`](RowsDescription::values). Earlier builds refuse it: they would remove
+/// the files of the values as unreferenced objects.
+pub const FORMAT_WITH_VALUES: u32 = 2;
+
 /// Description of a part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowsDescription {
-    /// Format number; must be [`FORMAT`](crate::FORMAT).
+    /// Format number: [`FORMAT`](crate::FORMAT), or [`FORMAT_WITH_VALUES`].
     pub format: u32,
     /// Table of the part.
     pub table: TableName,
@@ -34,10 +38,22 @@ pub struct RowsDescription {
     pub files: Vec<ArchiveFile>,
     /// Row groups in the order of their keys.
     pub groups: Vec<DescribedGroup>,
-    /// Number of values in the rows whose contents are not in the files: streamed large values. 0 if an earlier build,
-    /// which did not count them, wrote the description.
+    /// Number of streamed large values of the rows whose contents are in no file. 0 if an early build, which did not
+    /// count them, wrote the description.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub streamed_values: u64,
+    /// Files with the contents of streamed large values; `None` without such files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<DescribedValues>,
+}
+
+/// Streamed large values of a part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DescribedValues {
+    /// Files in the order of the ids of the values.
+    pub files: Vec<ArchiveFile>,
+    /// Groups of pieces in the order of their keys.
+    pub groups: Vec<DescribedGroup>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
@@ -71,6 +87,16 @@ impl DescribedGroup {
 }
 
 impl RowsDescription {
+    /// Returns the files of streamed values.
+    pub fn value_files(&self) -> &[ArchiveFile] {
+        self.values.as_ref().map_or(&[], |values| &values.files)
+    }
+
+    /// Returns the files of rows and the files of streamed values.
+    pub fn all_files(&self) -> impl Iterator<Item = &ArchiveFile> {
+        self.files.iter().chain(self.value_files())
+    }
+
     pub(super) fn encode(&self) -> Result<Bytes> {
         let content = serde_json::to_vec(self)
             .map_err(|error| ArchiveError::format("the description of a part", error))?;
@@ -93,7 +119,7 @@ impl RowsDescription {
             format: u32,
         }
         let version: Version = serde_json::from_slice(content).map_err(|error| error.to_string())?;
-        if version.format != crate::FORMAT {
+        if ![crate::FORMAT, FORMAT_WITH_VALUES].contains(&version.format) {
             return Err(format!("format {} is not known to this build", version.format));
         }
         serde_json::from_slice(content).map_err(|error| error.to_string())

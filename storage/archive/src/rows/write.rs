@@ -26,7 +26,7 @@ use crate::write::SentObjects;
 const FILE_BYTES_MAX: usize = 32 << 20;
 /// Memory reserved for a file in addition to [`FILE_BYTES_MAX`], in bytes: for a group and the footer. More is
 /// allocated if this is not enough.
-const FILE_BYTES_SPARE: usize = 2 << 20;
+const FILE_BYTES_SPARE: usize = 6 << 20;
 
 /// Files of a part, all verified.
 #[derive(Debug)]
@@ -37,9 +37,11 @@ pub struct WrittenRows {
     pub groups: Vec<GroupLocation>,
 }
 
-/// Writer of the files of one part.
+/// Writer of the files of one part: of its rows, or of their streamed values.
 pub struct RowsWriter {
     part: PartTarget,
+    /// Returns the name of a file with this SHA-256.
+    name: fn(&PartTarget, &str) -> String,
     target: Arc<Target>,
     schema: RowSchema,
     encoder: ColumnEncoder,
@@ -55,9 +57,15 @@ struct OpenFile {
 }
 
 impl RowsWriter {
-    pub(super) fn new(part: PartTarget, target: Arc<Target>, schema: RowSchema) -> Self {
+    pub(super) fn new(
+        part: PartTarget,
+        target: Arc<Target>,
+        schema: RowSchema,
+        name: fn(&PartTarget, &str) -> String,
+    ) -> Self {
         Self {
             part,
+            name,
             target,
             schema,
             encoder: ColumnEncoder::new(),
@@ -68,6 +76,12 @@ impl RowsWriter {
             },
             sent: SentObjects::default(),
         }
+    }
+
+    /// Adds the names of objects to a list of another writer.
+    pub(super) fn recording(mut self, sent: &SentObjects) -> Self {
+        self.sent = sent.clone();
+        self
     }
 
     /// Returns the list of names to which this writer adds every object that it puts. The list remains valid after a
@@ -155,7 +169,7 @@ impl RowsWriter {
             group.file = number;
         }
         let name = |sha256: &str| {
-            let key = self.part.file_key(sha256);
+            let key = (self.name)(&self.part, sha256);
             self.sent.note(&key);
             key
         };

@@ -230,6 +230,7 @@ impl Shared {
             ),
             Health::Poisoned { reason, .. }
             | Health::Unreachable { reason, .. }
+            | Health::WritesRefused { reason }
             | Health::ReadOnly { reason } => reason,
         };
         Err(BackendError::Unavailable {

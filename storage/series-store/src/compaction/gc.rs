@@ -98,6 +98,8 @@ impl Shared {
             let others = others().map_err(StoreError::OtherObjects)?;
             others.keys.iter().for_each(|key| names.add(key));
             names.targets.extend(others.targets);
+            // Parts and segments have ids from one range.
+            names.writing.extend(others.writing.into_iter().map(SegmentId));
         }
         for objects in self.files_to_remove.all() {
             names.targets.insert(objects.target.clone());
@@ -114,6 +116,8 @@ pub struct OtherObjects {
     pub targets: Vec<String>,
     /// Object names.
     pub keys: Vec<String>,
+    /// Ids in the names of objects that are being written, or whose publication has an unknown outcome.
+    pub writing: Vec<u64>,
 }
 
 /// Function that returns the objects of another model, or the reason why they are not known.
@@ -125,7 +129,7 @@ pub(super) struct NamedObjects {
     /// Number and checksum of each object. The pair is unique across objects. Targets therefore need not be compared,
     /// even if two targets are the same location or nested.
     names: HashSet<(u64, u128)>,
-    /// Segments whose files are being written, and segments whose edit has an unknown outcome.
+    /// Segments and parts whose files are being written, and those whose edit has an unknown outcome.
     writing: HashSet<SegmentId>,
     /// Targets of the objects in `names`.
     targets: HashSet<String>,

@@ -216,6 +216,8 @@ fn reason(content: ObjectContent) -> &'static str {
         ObjectContent::Description => "its job did not complete: no segment of this database has it",
         ObjectContent::Settings => "newer settings of the table replace it",
         ObjectContent::Points | ObjectContent::Timelines => "no segment of this database has it",
-        ObjectContent::Rows | ObjectContent::PartDescription => "no part of this database has it",
+        ObjectContent::Rows | ObjectContent::Values | ObjectContent::PartDescription => {
+            "no part of this database has it"
+        }
     }
 }

@@ -21,6 +21,7 @@ use tideline_model::{TableId, Tier};
 
 use super::ArchivedFiles;
 use super::form::RowForm;
+use super::values::rows_of;
 use super::write::{Written, unwritable};
 use crate::division::{ALL_PARTS, PARTS_MAX};
 use crate::error::Result;
@@ -207,10 +208,11 @@ fn written_of(
     detail.number = Some(described.number);
     // The journal of this database has no change of the part.
     detail.search_end = 0;
-    // The database that archived the rows stores the pieces of their streamed values. The ids of values are versions,
-    // so they are not above the newest version.
+    // The database that archived the rows may store the pieces of their streamed values, if the files do not have them.
+    // The ids of values are versions, so they are not above the newest version.
     detail.values_elsewhere_to = detail.values_elsewhere_to.max(Some(detail.newest));
-    detail.set_archived();
+    let values = described.values.as_ref();
+    detail.set_archived(values.is_some());
     let written = Written {
         files: ArchivedFiles {
             target: part.target.to_owned(),
@@ -218,8 +220,10 @@ fn written_of(
             files: described.files.clone(),
             columns: described.columns.clone(),
             declared: form.declared().to_vec(),
+            values: described.value_files().to_vec(),
         },
         groups: groups_of(described, rules)?,
+        values: values.map(rows_of).transpose()?.unwrap_or_default(),
     };
     Ok((written, detail))
 }

@@ -20,7 +20,7 @@ use tideline_model::{ColumnType, Timestamp, WideSpec};
 
 use crate::codec;
 use crate::error::Damage;
-use crate::large::named_in;
+use crate::large::{LargeValue, named_in};
 use crate::mutation::{Column, ColumnName, Effect, Mutation, Version};
 use crate::read::StoredRow;
 use crate::value::CellValue;
@@ -181,8 +181,8 @@ pub(super) struct GroupBuilder<'f> {
     layout: &'f KeyLayout,
     group: RowGroup,
     bytes: usize,
-    /// Number of added values whose contents are not in the rows.
-    streamed: u64,
+    /// Values of the added rows whose contents are not in the rows.
+    streamed: Vec<LargeValue>,
     /// Buffer for the encoded form of a row as it would be read from the file.
     again: Vec<u8>,
     scratch: Scratch,
@@ -195,7 +195,7 @@ impl<'f> GroupBuilder<'f> {
             form,
             layout,
             bytes: 0,
-            streamed: 0,
+            streamed: Vec::new(),
             again: Vec::new(),
             scratch: Scratch::default(),
         }
@@ -206,8 +206,8 @@ impl<'f> GroupBuilder<'f> {
         self.bytes
     }
 
-    /// Returns the number of values of all added rows whose contents are not in the rows: streamed large values.
-    pub(super) fn streamed(&self) -> u64 {
+    /// Returns the values of all added rows whose contents are not in the rows: streamed large values.
+    pub(super) fn into_streamed(self) -> Vec<LargeValue> {
         self.streamed
     }
 
@@ -218,7 +218,7 @@ impl<'f> GroupBuilder<'f> {
     /// [`Damage`] if the row or its key is damaged.
     pub(super) fn push(&mut self, row: &StoredRow) -> Result<(), Damage> {
         let columns = row.columns()?;
-        self.streamed += named_in(&columns).count() as u64;
+        self.streamed.extend(named_in(&columns));
         let logical = self.layout.decode(&row.key);
         let logical = logical.map_err(|_| Damage("a key does not fit the settings of the table"))?;
         let form = self.form;

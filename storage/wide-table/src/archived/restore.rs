@@ -2,7 +2,7 @@
 //!
 //! The rows of a restored part can be written. The part stores the time until which it stays restored. After this time,
 //! it is archived again, into new files. The old files no longer belong to a part, and the removal of orphaned files
-//! deletes them.
+//! deletes them. Before the rows, the streamed values are stored again, as pieces with their former ids.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,8 +27,9 @@ impl WideStore {
     ///
     /// # Errors
     ///
-    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if a file cannot be read, and
-    /// the errors of the backend and of the log. The part is then still in the archive, or restored.
+    /// [`WideError::NoArchive`] if the archive is switched off, [`WideError::Archive`] if a file cannot be read,
+    /// [`WideError::LargeGone`] if the part has streamed values and the settings of the table have no id for large
+    /// values, and the errors of the backend and of the log. The part is then still in the archive, or restored.
     pub fn restore_part(
         self: &Arc<Self>,
         table: TableId,
@@ -43,6 +44,11 @@ impl WideStore {
             self.hold_part(table, number, until)?;
             return Ok(MoveEnd::Gone);
         }
+        let _restoring = self.begin_restore(&part);
+        let mut progress = MoveProgress::default();
+        if !self.restore_values(&part, &mut progress, proceed)? {
+            return Ok(MoveEnd::Stopped);
+        }
         let rules = self.rules(table)?;
         let part_of = |table| PartRef {
             part: self.log.next_part(),
@@ -53,7 +59,6 @@ impl WideStore {
             .chain(rules.groups.ids())
             .map(part_of)
             .collect();
-        let mut progress = MoveProgress::default();
         let restored = self.copy_archived(&part, (&rules, &to), &mut progress, proceed);
         let end = match restored {
             Ok(Some(rows)) => self

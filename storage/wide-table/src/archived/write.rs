@@ -1,17 +1,18 @@
 //! Archiving of a part: its rows are written to Parquet files, which are verified before the stored rows are freed.
 //!
 //! The files have whole rows. In a table with column groups, the parts of the groups are freed together with the part.
+//! The streamed values of the rows are written to separate files afterwards.
 //!
 //! The part is *closed* first: the committer refuses further changes of its rows. After a flush, all of its rows are
 //! stored and do not change any more. A crash leaves a closed part, and files that belong to no part. The next run
 //! archives the part again, and the removal of orphaned files deletes these files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tideline_archive::rows::{DescribedGroup, PartTarget, RowsDescription, WrittenRows};
+use tideline_archive::rows::{DescribedGroup, FORMAT_WITH_VALUES, PartTarget, RowsDescription, WrittenRows};
 use tideline_archive::{Archive, ArchiveError, SentObjects};
 use tideline_backend::{PartRef, RowChange, WRITE_BYTES_MAX, WRITE_ROWS_MAX};
 use tideline_key_codec::layout::KeyLayout;
@@ -20,7 +21,10 @@ use tideline_model::{TableId, TableName, TableSpec, Tier};
 
 use super::form::{GroupBuilder, RowForm};
 use super::source::{PartReader, RowSpan};
-use super::{ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files};
+use super::values::{VALUES_BUCKET, WrittenValues};
+use super::{
+    ArchivedFiles, FILES_BUCKET, FILES_BYTES_MAX, FILES_KEY, GROUPS_BUCKET, stored_files, value_file_key,
+};
 use crate::error::{Result, WideError};
 use crate::moves::{GroupParts, MoveEnd, MoveProgress};
 use crate::read::StoredRow;
@@ -59,12 +63,17 @@ pub struct ArchivedObjects {
     pub targets: HashSet<String>,
     /// Object names of the files and descriptions.
     pub keys: HashSet<String>,
+    /// Ids of the parts whose files are being written, or whose publication has an unknown outcome. The names of their
+    /// objects have these ids.
+    pub writing: BTreeSet<u64>,
 }
 
 /// Files and row groups of a written part.
 pub(super) struct Written {
     pub(super) files: ArchivedFiles,
     pub(super) groups: Vec<RowChange>,
+    /// Locations of the groups of streamed values, and markers of these values.
+    pub(super) values: Vec<RowChange>,
 }
 
 impl WideStore {
@@ -104,6 +113,7 @@ impl WideStore {
         };
         let mut progress = MoveProgress::default();
         let mut sent = SentObjects::default();
+        self.archived.writing.lock().insert(to.part.0);
         let written = self.write_files(
             &archive,
             part,
@@ -113,14 +123,17 @@ impl WideStore {
             proceed,
         );
         let end = match written {
-            Ok(Some(written)) => self
-                .put_archived(to, &written)
-                .and_then(|()| self.end_archiving(number, (from.at, to), progress)),
+            Ok(Some(written)) => self.put_archived(to, &written).and_then(|()| {
+                let has_values = !written.files.values.is_empty();
+                self.end_archiving((number, has_values), (from.at, to), progress)
+            }),
             Ok(None) => Ok(MoveEnd::Stopped),
             Err(error) => Err(error),
         };
-        if !matches!(end, Ok(MoveEnd::Moved(_))) {
-            self.give_up_files(&archive, &part.target, &sent, to, end.is_err());
+        let is_known = matches!(end, Ok(MoveEnd::Moved(_)))
+            || self.give_up_files(&archive, &part.target, &sent, to, end.is_err());
+        if is_known {
+            self.archived.writing.lock().remove(&to.part.0);
         }
         end
     }
@@ -128,7 +141,7 @@ impl WideStore {
     /// Publishes an archived part in place of the stored one, unless the part was opened for writes in the meantime.
     fn end_archiving(
         self: &Arc<Self>,
-        number: i32,
+        (number, has_values): (i32, bool),
         parts: (PartRef, PartRef),
         progress: MoveProgress,
     ) -> Result<MoveEnd> {
@@ -136,7 +149,7 @@ impl WideStore {
             (number, GroupParts::Remove),
             parts,
             &mut |part| Ok(part.is_closed()),
-            &PartDetail::set_archived,
+            &|detail: &mut PartDetail| detail.set_archived(has_values),
         )?;
         Ok(match is_moved {
             true => MoveEnd::Moved(progress),
@@ -145,7 +158,8 @@ impl WideStore {
     }
 
     /// Removes the files and the stored locations of an archiving that failed. An edit that returned an error may have
-    /// been applied nevertheless, so the files are removed only if they are certainly unused.
+    /// been applied nevertheless, so the files are removed only if they are certainly unused. Returns false if the
+    /// outcome is still unknown.
     fn give_up_files(
         &self,
         archive: &Archive,
@@ -153,13 +167,13 @@ impl WideStore {
         sent: &SentObjects,
         to: PartRef,
         is_unknown: bool,
-    ) {
+    ) -> bool {
         // If the edit was applied nevertheless, it uses the files. Its outcome must be known before the state is read.
         if is_unknown && self.log.settle().is_err() {
-            return;
+            return false;
         }
         if self.state().parts.values().any(|part| part.at == to) {
-            return;
+            return true;
         }
         let keys = sent.newest_first();
         let removed = archive.remove_objects(target, keys.iter().map(String::as_str));
@@ -169,6 +183,7 @@ impl WideStore {
         if let Err(error) = self.log.backend().reclaim_part(to) {
             tracing::warn!(%error, "a part that was not used is freed at the next start");
         }
+        true
     }
 
     /// Flushes until the row buffer has no row of a closed part. Returns false if it still has rows of the part after
@@ -229,8 +244,12 @@ impl WideStore {
             writer.add(builder.group())?;
         }
         let written = around("wide_archive", "files", || Ok::<_, WideError>(writer.finish()?))?;
-        let streamed = builder.streamed();
-        let written = (&form, written, lasts, streamed);
+        let streamed = builder.into_streamed();
+        let values = self.write_values((archive, target, &*sent), from, streamed, progress, proceed)?;
+        let Some(values) = values else {
+            return Ok(None);
+        };
+        let written = (&form, written, lasts, values);
         self.describe(archive, part, (from, target), written, sent)
             .map(Some)
     }
@@ -242,12 +261,16 @@ impl WideStore {
         archive: &Archive,
         part: &PartToArchive<'_>,
         (from, target): (&Part, &PartTarget),
-        (form, written, lasts, streamed): (&RowForm, WrittenRows, Vec<Bytes>, u64),
+        (form, written, lasts, values): (&RowForm, WrittenRows, Vec<Bytes>, WrittenValues),
         sent: &SentObjects,
     ) -> Result<Written> {
         let groups = std::iter::zip(&lasts, &written.groups);
+        let described_values = values.described();
         let description = RowsDescription {
-            format: tideline_archive::FORMAT,
+            format: match described_values {
+                None => tideline_archive::FORMAT,
+                Some(_) => FORMAT_WITH_VALUES,
+            },
             table: part.names.0.clone(),
             spec: described(part.spec),
             number: part.number,
@@ -258,7 +281,8 @@ impl WideStore {
             groups: groups
                 .map(|(last, location)| DescribedGroup::new(last, location.clone()))
                 .collect(),
-            streamed_values: streamed,
+            streamed_values: values.missing,
+            values: described_values,
         };
         let key = around("wide_archive", "describe", || {
             Ok::<_, WideError>(archive.describe_rows(target, &description, sent)?)
@@ -272,17 +296,19 @@ impl WideStore {
         });
         Ok(Written {
             groups: groups.collect::<Result<_>>()?,
+            values: values.rows()?,
             files: ArchivedFiles {
                 target: target.target.clone(),
                 description: key,
                 files: written.files,
                 columns: form.schema.columns().to_vec(),
                 declared: form.declared().to_vec(),
+                values: values.files,
             },
         })
     }
 
-    /// Stores the locations of the row groups and the list of the files of an archived part.
+    /// Stores the locations of the groups of rows and of values, and the files of an archived part.
     pub(super) fn put_archived(&self, to: PartRef, written: &Written) -> Result<()> {
         let files = serde_json::to_vec(&written.files).map_err(|error| unwritable(&error))?;
         if files.len() > FILES_BYTES_MAX {
@@ -292,18 +318,18 @@ impl WideStore {
                 actual: files.len() as u64,
             });
         }
+        let values = (0..).zip(&written.files.values).map(|(position, file)| {
+            let value = serde_json::to_vec(file).map_err(|error| unwritable(&error))?;
+            Ok(RowChange {
+                key: value_file_key(position),
+                value: Some(value.into()),
+            })
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
         around("wide_archive", "index", || {
-            let mut rest = &written.groups[..];
-            while !rest.is_empty() {
-                let mut bytes = 0;
-                let fits = rest.iter().take(WRITE_ROWS_MAX).take_while(|group| {
-                    bytes += group.key.len() + group.value.as_ref().map_or(0, Bytes::len);
-                    bytes <= WRITE_BYTES_MAX / 2
-                });
-                let count = fits.count().max(1);
-                self.change_part(to, GROUPS_BUCKET, &rest[..count])?;
-                rest = &rest[count..];
-            }
+            self.put_rows((to, GROUPS_BUCKET), &written.groups)?;
+            self.put_rows((to, VALUES_BUCKET), &written.values)?;
+            self.put_rows((to, FILES_BUCKET), &values)?;
             let list = RowChange {
                 key: Bytes::from_static(FILES_KEY),
                 value: Some(files.into()),
@@ -312,16 +338,36 @@ impl WideStore {
         })
     }
 
-    /// Returns the object names of the archived parts of all tables. Parts that are being archived are not included.
+    /// Writes rows of a bucket of a part, in as few writes as possible.
+    fn put_rows(&self, (to, bucket): (PartRef, u16), mut rest: &[RowChange]) -> Result<()> {
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take(WRITE_ROWS_MAX).take_while(|row| {
+                bytes += row.key.len() + row.value.as_ref().map_or(0, Bytes::len);
+                bytes <= WRITE_BYTES_MAX / 2
+            });
+            let count = fits.count().max(1);
+            self.change_part(to, bucket, &rest[..count])?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Returns the object names of the archived parts of all tables, and the ids of the parts that are being archived.
     ///
     /// # Errors
     ///
     /// The errors of the backend, and [`WideError::Damaged`] if a list cannot be read.
     pub fn archived_objects(&self) -> Result<ArchivedObjects> {
-        let mut objects = ArchivedObjects::default();
+        let mut objects = ArchivedObjects {
+            // The ids are read before the state, because a part is published before its id is removed.
+            writing: self.archived.writing.lock().clone(),
+            ..ArchivedObjects::default()
+        };
         for part in self.state().parts.values().filter(|part| part.is_archived()) {
             let files = stored_files(self.log.backend().as_ref(), part.at)?;
-            objects.keys.extend(files.files.into_iter().map(|file| file.key));
+            let all = files.files.into_iter().chain(files.values);
+            objects.keys.extend(all.map(|file| file.key));
             objects.keys.insert(files.description);
             objects.targets.insert(files.target);
         }

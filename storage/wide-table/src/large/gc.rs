@@ -11,6 +11,9 @@
 //! 4. No reader uses it.
 //!
 //! The order matters: an upload that ends between checks 1 and 2 has written its row before check 2.
+//!
+//! The collection also removes the pieces of values that are in the files of an archived part. A restore of this part
+//! stores them again, so they are not removed while it runs.
 
 use std::sync::Arc;
 
@@ -131,11 +134,18 @@ impl WideStore {
             )),
             None => parts.next().map(|part| (part.number(), 0)),
         };
-        let (mut unnamed, mut surplus) = (Vec::new(), Vec::new());
+        let of_rows = state.parts.get(&(table, part.number()));
+        let (mut unnamed, mut surplus, mut archived) = (Vec::new(), Vec::new(), Vec::new());
         for row in page.rows {
             step.bytes_read += (row.key.len() + row.value.len()) as u64;
             let id = id_of(&row.key).map_err(damaged)?;
             if self.large.is_used(id) {
+                continue;
+            }
+            if let Some(of_rows) = of_rows
+                && self.is_value_archived(of_rows, id)?
+            {
+                archived.push(id);
                 continue;
             }
             let header = Header::decode(&row.value).map_err(damaged)?;
@@ -165,7 +175,23 @@ impl WideStore {
             self.settle_writes(threads, table)?;
             step.removed = self.remove_unnamed(part, &unnamed)?;
         }
+        if !archived.is_empty() {
+            step.removed += self.remove_archived((table, part), &archived)?;
+        }
         Ok(step)
+    }
+
+    /// Removes the pieces of values that are in the files of an archived part, unless the part was restored meanwhile
+    /// or is being restored. Returns the number of removed values.
+    fn remove_archived(&self, (table, part): (TableId, Part), archived: &[u64]) -> Result<u64> {
+        let of_rows = (table, part.number());
+        // Held until the end, so that no restore begins meanwhile.
+        let restoring = self.large.restoring.lock();
+        let is_archived = self.has_archived_values(table, part.number());
+        match is_archived && !restoring.contains(&of_rows) {
+            true => self.remove_unnamed(part, archived),
+            false => Ok(0),
+        }
     }
 
     /// Returns which versions of a row reference a value.
@@ -203,7 +229,7 @@ impl WideStore {
         })
     }
 
-    /// Removes values that no row references, except values that are being read. Returns the number of removed values.
+    /// Removes values that no row needs, except values that are being read. Returns the number of removed values.
     /// Small values are removed in batches. Large values are removed as ranges, because the storage engine can free the
     /// files of a range as a whole.
     fn remove_unnamed(&self, part: Part, unnamed: &[u64]) -> Result<u64> {

@@ -45,7 +45,7 @@ pub struct LargeUpload {
     waiting: Vec<RowChange>,
     /// Number of complete pieces.
     pieces: u32,
-    /// True if the header is stored.
+    /// True if the header may be stored.
     has_header: bool,
     bytes: u64,
     hash: Box<Xxh3>,
@@ -235,34 +235,29 @@ impl LargeUpload {
         self.pieces += 1;
     }
 
-    /// Writes the waiting pieces. Before the first pieces, writes the header.
+    /// Writes the waiting pieces, and before the first of them the header.
+    ///
+    /// The header is in the same sorted write as the first pieces. The embedded engine does not write a few bytes as a
+    /// separate file: they would get into a file together with the count of commits, at the other end of the keys. The
+    /// engine would then merge all pieces that follow with this file, and each merge holds a whole file in memory.
     fn write_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return Ok(());
         }
-        let store = Arc::clone(&self.store);
-        // Held until the end, so that the part is not freed meanwhile.
-        let _writes = store.large.writes.lock();
-        if !store.keeps_pieces(self.part) {
-            return Err(WideError::LargeGone(self.table));
-        }
-        let load = |groups: &[Vec<RowChange>]| -> Result<()> {
-            store.log.check_lease()?;
-            let stamp = store.log.stamps().next()?;
-            let backend = store.log.backend();
-            Ok(backend.load_sorted(partition(self.part.at), groups, stamp)?)
+        let headers = match self.has_header {
+            true => Vec::new(),
+            false => vec![RowChange {
+                key: header_key(self.id),
+                value: Some(self.header.encode()),
+            }],
         };
-        if !std::mem::replace(&mut self.has_header, true) {
-            around("wide", "large_header", || {
-                load(&[vec![RowChange {
-                    key: header_key(self.id),
-                    value: Some(self.header.encode()),
-                }]])
-            })?;
-        }
-        let groups: Vec<Vec<RowChange>> = waiting.chunks(GROUP_PIECES).map(<[RowChange]>::to_vec).collect();
-        around("wide", "large_pieces", || load(&groups))
+        let loaded = around("wide", "large_pieces", || {
+            self.store.load_pieces(self.table, self.part, headers, &waiting)
+        });
+        // After other errors, the header may be stored.
+        self.has_header |= !matches!(loaded, Err(WideError::LargeGone(_)));
+        loaded
     }
 }
 
@@ -273,6 +268,34 @@ impl Drop for LargeUpload {
 }
 
 impl WideStore {
+    /// Writes headers and pieces, each in the order of their keys. They are durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::LargeGone`] if the table or the part was dropped, and the errors of the log and of the backend.
+    pub(crate) fn load_pieces(
+        &self,
+        table: TableId,
+        part: Part,
+        headers: Vec<RowChange>,
+        pieces: &[RowChange],
+    ) -> Result<()> {
+        // Held until the end, so that the part is not freed meanwhile.
+        let _writes = self.large.writes.lock();
+        if !self.keeps_pieces(part) {
+            return Err(WideError::LargeGone(table));
+        }
+        let mut groups = Vec::with_capacity(1 + pieces.len().div_ceil(GROUP_PIECES));
+        if !headers.is_empty() {
+            groups.push(headers);
+        }
+        groups.extend(pieces.chunks(GROUP_PIECES).map(<[RowChange]>::to_vec));
+        self.log.check_lease()?;
+        let stamp = self.log.stamps().next()?;
+        let backend = self.log.backend();
+        Ok(backend.load_sorted(partition(part.at), &groups, stamp)?)
+    }
+
     /// Returns true if a part of pieces exists and was not dropped. The caller holds the lock of the writes of pieces.
     pub(super) fn keeps_pieces(&self, part: Part) -> bool {
         self.state().parts.get(&part.key()).map(|part| part.at) == Some(part.at)

@@ -6,24 +6,27 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread;
 
 use bytes::Bytes;
 use tideline_archive::{Archive, ArchiveSettings};
-use tideline_backend::Direction;
 use tideline_backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
+use tideline_backend::{Backend, Direction};
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{Decimal, KeyValue};
+use tideline_log::SHARD;
 use tideline_model::{
     KeyRange, PartPeriod, SystemClock, TableId, TableModel, TableName, TableSpec, Tier, Timestamp, WideSpec,
 };
 use tideline_testkit::{Random, is_slow, seed};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
 use tideline_wide_table::{
-    Action, CellValue, Column, ColumnName, GcStep, Image, MoveEnd, MoveProgress, Mutation, PartToArchive,
-    RowWrite, Settings, StoredRow, Update, ValueToCut, Version, WideError,
+    Action, CellValue, Column, ColumnName, GcStep, Image, LargeKind, MoveEnd, MoveProgress, Mutation,
+    PIECE_BYTES, PartToArchive, RowWrite, Settings, StoredRow, Update, ValueToCut, Version, WideError,
 };
 
 use super::database::*;
+use super::paused::PausedBackend;
 
 const EVERY: PartPeriod = PartPeriod::Day;
 /// 2026-10-01T00:00:00Z.
@@ -279,6 +282,9 @@ fn an_archiving_that_was_published_after_all_keeps_its_files() {
             disk.fail_manifest_reads(1);
         });
         assert!(unknown.is_err(), "{fault:?}: {unknown:?}");
+        let objects = lab.database.store.archived_objects().expect("the objects");
+        assert_eq!(objects.keys.is_empty(), tier == Tier::Hot, "{fault:?}");
+        assert!(objects.writing.is_empty(), "{fault:?}: the outcome is known");
         let tiers = lab.database.store.parts_in_tiers(TABLE);
         assert_eq!(tiers.last().map(|part| part.tier), Some(tier), "{fault:?}");
         assert!(lab.rows(Direction::Ascending) == rows, "{fault:?}, {seed}");
@@ -421,4 +427,72 @@ fn values_in_pieces_are_in_the_archive_with_their_rows() {
         assert_eq!((checked.rows, checked.findings), (40, vec![]));
         lab.database.close();
     });
+}
+
+#[test]
+fn a_reader_that_begins_during_a_removal_of_pieces_reads_them_after_a_restore() {
+    let pieces = TableId(900);
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
+    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    let target = tempfile::tempdir().expect("a folder");
+    let archive = Archive::open(ArchiveSettings::new(target.path().join("temporary")));
+    let mut spec = divided();
+    let wide = spec.wide.as_deref_mut().expect("a wide table");
+    wide.large_values = Some(pieces.0);
+    let layout = KeyLayout::new(&wide.key, true).expect("a key");
+    let database = Database::open_archived(
+        opened,
+        (Arc::new(SystemClock), spec, settings()),
+        Some(Arc::new(archive.expect("it opens"))),
+    );
+    let lab = Lab {
+        database,
+        layout,
+        target,
+    };
+    let (store, number) = (&lab.database.store, EVERY.number_of(START));
+    let mut key = Vec::new();
+    let at = Timestamp::from_nanos_clamped(EVERY.start_of(number));
+    let of_key = [KeyValue::from("k"), KeyValue::Timestamp(at)];
+    lab.layout.encode(&of_key, &mut key).expect("a key");
+    let content: Vec<u8> = (0..PIECE_BYTES + 7).map(|at| at as u8).collect();
+    let upload = store.begin_large(TABLE, &key, &named("other"), LargeKind::Binary);
+    let mut upload = upload.expect("it begins");
+    upload.write(&content).expect("it is written");
+    let value = upload.finish().expect("it is complete");
+    let columns = vec![Column::with(named("other"), START, CellValue::Large(value))];
+    lab.database.write(&[RowWrite {
+        key: Bytes::from(key.clone()),
+        partition: 1,
+        time: START,
+        action: Action::Put(columns),
+        condition: None,
+        image: Image::None,
+    }]);
+    upload.kept();
+    lab.database.flush();
+    assert!(matches!(lab.archive(number), MoveEnd::Moved(_)));
+
+    let mut parts = backend.parts(SHARD).expect("the parts").into_iter();
+    let part = parts.find(|part| part.table == pieces);
+    let part = part.expect("the part of the pieces");
+    let removal = backend.pause(move |call| call.writes(part));
+    let reader = thread::scope(|scope| {
+        let collection = scope.spawn(|| store.gc_large_values(&lab.database.threads, TABLE, None));
+        removal.wait();
+        let reader = store.read_large(TABLE, &key, value).expect("it is read");
+        removal.end();
+        let step = collection.join().expect("it ends").expect("a step");
+        assert_eq!(step.removed, 1);
+        reader.expect("the archive has the pieces")
+    });
+    let restored = store.restore_part(TABLE, number, i64::MAX, &mut on);
+    assert!(matches!(restored.expect("it is restored"), MoveEnd::Moved(_)));
+    for start in [0, PIECE_BYTES] {
+        let read = reader.at(start as u64).expect("it is restored");
+        assert!(content[start..].starts_with(&read) && !read.is_empty(), "{start}");
+    }
+    drop(reader);
+    lab.database.close();
 }

@@ -127,6 +127,8 @@ impl Database {
             name: "all".into(),
             columns: serde_json::from_value(columns).expect("valid columns"),
             tier: TierScope::All,
+            shards: 1,
+            routing: Vec::new(),
         }];
         self.set_spec(spec);
     }
