@@ -120,6 +120,41 @@ fn utc() -> String {
     "UTC".into()
 }
 
+/// Word between the cron expression and the time zone of a schedule as text.
+const IN_ZONE: &str = " in ";
+
+impl Schedule {
+    /// Parses the text form, which the command line and SQL use: `continuous`, or a cron expression, possibly followed
+    /// by `in` and a time zone, such as `0 3 * * * in Europe/Berlin`. The words can be in any case. The server checks the
+    /// expression and the zone.
+    pub fn from_text(text: &str) -> Self {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("continuous") {
+            return continuous();
+        }
+        // The lowercase text has the same positions, because only ASCII letters change.
+        let (cron, time_zone) = match text.to_ascii_lowercase().rfind(IN_ZONE) {
+            Some(at) => (text[..at].trim(), text[at + IN_ZONE.len()..].trim().to_owned()),
+            None => (text, utc()),
+        };
+        Self::Cron(CronSchedule {
+            cron: cron.to_owned(),
+            time_zone,
+        })
+    }
+}
+
+impl fmt::Display for Schedule {
+    /// Formats the text form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(ScheduleWord::Continuous) => f.write_str("continuous"),
+            Self::Cron(CronSchedule { cron, time_zone }) if *time_zone == utc() => f.write_str(cron),
+            Self::Cron(CronSchedule { cron, time_zone }) => write!(f, "{cron}{IN_ZONE}{time_zone}"),
+        }
+    }
+}
+
 /// Changes of a policy. Missing members stay unchanged; `null` removes a setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -533,5 +568,26 @@ mod tests {
         );
         let long = changes(&format!("{{\"hot_ttl\": \"{}\"}}", "x".repeat(10_000))).expect_err("long");
         assert!(long.len() < 300, "{long}");
+    }
+
+    #[test]
+    fn schedules_have_a_text_form() {
+        for (text, cron, time_zone) in [
+            ("0 3 * * *", "0 3 * * *", "UTC"),
+            ("0 3 * * * in Europe/Berlin", "0 3 * * *", "Europe/Berlin"),
+            ("30 15 4 * * MON in Japan", "30 15 4 * * MON", "Japan"),
+        ] {
+            let schedule = Schedule::from_text(text);
+            let expected = CronSchedule {
+                cron: cron.to_owned(),
+                time_zone: time_zone.to_owned(),
+            };
+            assert_eq!(schedule, Schedule::Cron(expected));
+            assert_eq!(schedule.to_string(), text);
+        }
+        assert_eq!(Schedule::from_text(" Continuous "), continuous());
+        let upper = Schedule::from_text("0 3 * * * IN Europe/Berlin");
+        assert_eq!(upper.to_string(), "0 3 * * * in Europe/Berlin");
+        assert_eq!(continuous().to_string(), "continuous");
     }
 }

@@ -10,8 +10,8 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
 use tideline_model::time::format_duration;
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, FeedSpec, SequenceSource, TableModel, TableName, TableSpec,
-    TtlScope, WideSpec, feed,
+    ColumnGroupSpec, ColumnSpec, ColumnType, FeedSpec, PartsSpec, SequenceSource, TableModel, TableName,
+    TableSpec, TtlScope, WideSpec, feed,
 };
 use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
@@ -19,6 +19,7 @@ use crate::declared_columns::DeclaredColumns;
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::row_search::settings::check_searches;
+use crate::schedule;
 use crate::tables::Table;
 
 /// Maximum number of declared columns and patterns of a table.
@@ -456,6 +457,25 @@ fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     }
 }
 
+/// Checks the schedules of the parts that have changed. An unchanged schedule stays allowed even if its time zone was
+/// removed from the database of time zones.
+fn check_schedules(parts: &PartsSpec, before: Option<&PartsSpec>) -> Result<()> {
+    let schedules = |parts: &PartsSpec| {
+        let archive = parts.archive.as_ref().map(|archive| archive.schedule.clone());
+        [Some(parts.migrate.clone()), Some(parts.expire.clone()), archive]
+    };
+    let before = before.map_or([None, None, None], schedules);
+    let names = ["migrate", "expire", "archive.schedule"];
+    for ((schedule, before), name) in schedules(parts).iter().zip(&before).zip(names) {
+        let Some(schedule) = schedule.as_ref().filter(|_| schedule != before) else {
+            continue;
+        };
+        schedule::check(schedule)
+            .map_err(|reason| EngineError::Invalid(format!("parts.{name}: {reason}")))?;
+    }
+    Ok(())
+}
+
 /// Checks the settings of the parts. The column and the period of the division are fixed when the table is created.
 fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     let refuse = |what: String| Err(EngineError::Invalid(what));
@@ -487,6 +507,7 @@ fn check_parts(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     if parts.move_bytes_per_second == Some(0) {
         return refuse("parts.move_bytes_per_second must be at least 1; omit it for no limit".into());
     }
+    check_schedules(parts, before.and_then(|before| before.parts.as_ref()))?;
     let after = parts.archive.as_ref().map(|archive| archive.after);
     for (name, age) in [
         ("hot", parts.hot),

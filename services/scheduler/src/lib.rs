@@ -16,7 +16,7 @@
 //! | [`series`] | maintenance of series tables |
 //! | [`rows`] | maintenance of wide tables |
 //! | `overview` | tables and plan of all models |
-//! | [`schedule`] | cron expressions with time zones |
+//! | `schedule` | start of planned work by its schedule |
 //! | [`job`] | jobs as shown to users |
 //! | `queue` | queue: ids, requested work, waits after failures |
 //! | `runner` | the thread that runs jobs |
@@ -47,7 +47,7 @@ pub mod requested;
 pub mod rows;
 pub mod run;
 mod runner;
-pub mod schedule;
+mod schedule;
 pub mod scheduler;
 pub mod series;
 mod stored_kind;
@@ -67,7 +67,6 @@ pub use requested::{JobEnding, RequestedJob};
 pub use rows::Rows;
 pub use rows::archives::RowArchiveState;
 pub use run::Run;
-pub use schedule::{ScheduleError, Timetable};
 pub use scheduler::{Scheduler, SchedulerError, Settings};
 pub use series::SeriesWork;
 pub use series::archives::ArchiveState;

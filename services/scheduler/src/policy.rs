@@ -1,15 +1,11 @@
 //! Checks of a policy: contradictory settings, and schedules that are invalid or never run.
 //!
-//! Each error names the member and an example of a valid value.
+//! Each error names the member and an example of a valid value. The engine checks the schedules of the parts of wide
+//! tables.
 
-use chrono_tz::TZ_VARIANTS;
 use tideline_engine::model::time::format_duration;
-use tideline_engine::model::{ArchivePolicy, PartsSpec, Policy, Schedule, TableSpec};
-
-use crate::schedule::{ScheduleError, validate};
-
-/// Number of letters of a time zone name per tolerated spelling mistake.
-const LETTERS_PER_ERROR: usize = 3;
+use tideline_engine::model::{ArchivePolicy, Policy, Schedule};
+use tideline_engine::schedule;
 
 /// Error of a policy with a contradiction or an invalid schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,31 +71,6 @@ pub fn check(policy: &Policy) -> Result<()> {
     }
     check_schedule("migrate", &policy.migrate)?;
     check_schedule("expire", &policy.expire)
-}
-
-/// Checks the schedules of the parts of a table. Tables without parts have no schedules to check.
-///
-/// # Errors
-///
-/// The errors of [`check_parts`].
-pub fn check_schedules_of_parts(spec: &TableSpec) -> std::result::Result<(), String> {
-    let parts = spec.wide.as_ref().and_then(|wide| wide.parts.as_ref());
-    parts.map_or(Ok(()), check_parts)
-}
-
-/// Checks the schedules of parts.
-///
-/// # Errors
-///
-/// Returns a message with the name of the setting if a schedule is invalid or never runs.
-pub fn check_parts(parts: &PartsSpec) -> std::result::Result<(), String> {
-    let archive = parts.archive.as_ref().map(|archive| &archive.schedule);
-    let schedules = [("migrate", Some(&parts.migrate)), ("expire", Some(&parts.expire))];
-    for (member, schedule) in schedules.into_iter().chain([("archive.schedule", archive)]) {
-        let checked = schedule.map_or(Ok(()), |schedule| check_schedule(member, schedule));
-        checked.map_err(|error| format!("parts.{}: {}", error.member, error.reason))?;
-    }
-    Ok(())
 }
 
 fn check_archive(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
@@ -169,43 +140,7 @@ fn check_kept(policy: &Policy, archive: &ArchivePolicy) -> Result<()> {
 }
 
 fn check_schedule(member: &'static str, schedule: &Schedule) -> Result<()> {
-    let Schedule::Cron {
-        expression,
-        time_zone,
-    } = schedule
-    else {
-        return Ok(());
-    };
-    validate(expression, time_zone).map_err(|error| ContradictoryPolicy {
-        member,
-        reason: match &error {
-            ScheduleError::TimeZone(_) => match similar_zone(time_zone) {
-                Some(zone) => format!("{error}; did you mean {zone}?"),
-                None => error.to_string(),
-            },
-            ScheduleError::Expression { .. } | ScheduleError::Never(_) => {
-                format!("{error}; write one such as \"0 3 * * *\", every night at three")
-            }
-        },
-    })
-}
-
-/// Returns the time zone that is most similar to a text, by its whole name or its city: `berlin` yields
-/// `Europe/Berlin`. `None` if no name is similar enough, or if the text is longer than 64 bytes.
-fn similar_zone(text: &str) -> Option<&'static str> {
-    if text.len() > 64 {
-        return None;
-    }
-    let text = text.to_ascii_lowercase().replace(' ', "_");
-    let distance = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        let city = name.rsplit('/').next().unwrap_or(&name);
-        let by_city = strsim::damerau_levenshtein(city, &text);
-        strsim::damerau_levenshtein(&name, &text).min(by_city)
-    };
-    let zones = TZ_VARIANTS.iter().map(|zone| zone.name());
-    let nearest = zones.map(|name| (distance(name), name.len(), name)).min()?;
-    (nearest.0 <= text.len() / LETTERS_PER_ERROR).then_some(nearest.2)
+    schedule::check(schedule).map_err(|reason| ContradictoryPolicy { member, reason })
 }
 
 #[cfg(test)]
@@ -269,49 +204,5 @@ mod tests {
         }
         let never_cold = applied(r#"{"hot_ttl": null, "retention": "1d"}"#);
         assert_eq!((check(&never_cold), never_cold.hot_ttl), (Ok(()), None));
-    }
-
-    #[test]
-    fn schedules_of_parts_that_never_run_are_refused_by_member() {
-        let parts = |changes: serde_json::Value| {
-            let mut parts = serde_json::json!({"by": "at", "every": "day"});
-            let members = parts.as_object_mut().expect("an object");
-            members.extend(changes.as_object().expect("an object").clone());
-            check_parts(&serde_json::from_value(parts).expect("settings"))
-        };
-        let cron =
-            |expression: &str| serde_json::json!({"cron": {"expression": expression, "time_zone": "UTC"}});
-        for (changes, said) in [
-            (
-                serde_json::json!({"migrate": cron("every night")}),
-                "parts.migrate: ",
-            ),
-            (serde_json::json!({"expire": cron("0 0 30 2 *")}), "never comes"),
-            (
-                serde_json::json!({"archive": {"target": "default", "after": 5, "schedule": cron("60 3 * * *")}}),
-                "parts.archive.schedule: ",
-            ),
-        ] {
-            let error = parts(changes.clone()).expect_err("it is refused");
-            assert!(
-                error.starts_with("parts.") && error.contains(said),
-                "{changes}: {error}"
-            );
-        }
-        assert_eq!(parts(serde_json::json!({"migrate": cron("0 3 * * *")})), Ok(()));
-    }
-
-    #[test]
-    fn a_time_zone_is_guessed_by_its_place() {
-        for (text, zone) in [
-            ("berlin", Some("Europe/Berlin")),
-            ("america/new york", Some("America/New_York")),
-            ("Asia/Tokio", Some("Asia/Tokyo")),
-            ("utc", Some("UTC")),
-            ("middle of nowhere", None),
-            ("", None),
-        ] {
-            assert_eq!(similar_zone(text), zone, "{text}");
-        }
     }
 }

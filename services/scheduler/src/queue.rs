@@ -9,12 +9,13 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use tideline_engine::model::time::NANOS_PER_SECOND;
 use tideline_engine::model::{JobKind, SegmentId, TableId, TableModel};
+use tideline_engine::schedule::Timetable;
 
 use crate::job::{Job, JobState, JobTable};
 use crate::journal::{Edit, Journal};
 use crate::maintenance::{Planned, Served, Slot};
 use crate::overview::Overview;
-use crate::schedule::{Timetable, begins};
+use crate::schedule::begins;
 
 /// Maximum number of planned jobs that are listed and numbered. A longer plan is truncated. Work that may not start now
 /// is cut first, so that paused or failing work never displaces work that may start. The cut work is listed when the

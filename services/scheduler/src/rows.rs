@@ -1,11 +1,12 @@
 //! Maintenance of wide tables: builds of secondary indexes, moves of parts between tiers, surveys, and removal of
 //! expired rows, of large values without a row and of files without a part. The maintenance also writes the messages of
-//! feed tables, which are rows, to inboxes (fan-out).
+//! feed tables, which are rows, to inboxes (fan-out), and completes interrupted joins.
 //!
 //! Other work needs no plan: the log flushes the rows, and the storage engine compacts the partitions that store them.
 
 pub mod archives;
 
+use std::fmt::Write as _;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ struct RowsSurvey {
     expiring: Vec<(TableId, i64)>,
     /// Tables with the earliest time of their next survey; `None` if they have not changed since the last one.
     surveys: Vec<(TableId, Option<i64>)>,
-    /// Feed tables whose messages a job writes to inboxes.
+    /// Feed tables with inboxes.
     fan_outs: Vec<TableFanOuts>,
     /// Trusted time of the survey, nanoseconds since the epoch; `None` while the clock is in doubt.
     now: Option<i64>,
@@ -125,7 +126,7 @@ impl Rows {
         }
         if let Some(values) = &values {
             done.push(format!(
-                "{} large values without a row were removed, and {} with {} bytes are kept",
+                "{} large values that are not needed on the disks were removed, and {} with {} bytes are kept",
                 values.removed, values.values, values.bytes
             ));
         }
@@ -200,7 +201,7 @@ impl Rows {
         let table = table.and_then(|table| self.engine.feed_table(table.name().as_str()).ok());
         let table = table.ok_or_else(|| WorkError::Overtaken("the table was dropped".to_owned()))?;
         let cost = |progress: &FanOutProgress| JobCost {
-            timelines: progress.feeds,
+            timelines: progress.feeds + progress.joins,
             points_read: progress.entries,
             bytes_read: progress.bytes_read,
             points_written: progress.entries,
@@ -224,13 +225,21 @@ impl Rows {
             Err(error) => return Err(WorkError::Failed(error.to_string())),
         };
         run.part_done(&cost(&written));
-        Ok(Outcome::round(
-            written.messages,
-            format!(
-                "{} messages of {} feeds were written to inboxes: {} entries",
-                written.messages, written.feeds, written.entries
-            ),
-        ))
+        let mut text = format!(
+            "{} messages of {} feeds were written to inboxes: {} entries",
+            written.messages, written.feeds, written.entries
+        );
+        if written.joins > 0 {
+            let _ = write!(text, "; {} interrupted joins are complete", written.joins);
+        }
+        if written.skipped > 0 {
+            let _ = write!(
+                text,
+                "; {} entries are missing, because their parts are closed for writes",
+                written.skipped
+            );
+        }
+        Ok(Outcome::round(written.messages + written.joins, text))
     }
 }
 
@@ -548,23 +557,30 @@ impl RowsSurvey {
         begins(state.schedule(kind), since, self.now?, ready)
     }
 
-    /// Plans the fan-out of a table; `None` if no message waits.
+    /// Plans the fan-out of a table; `None` if no message waits and no join was interrupted.
     fn plan_fan_out(&self, table: &TableFanOuts, served: &Served) -> Option<Planned> {
-        let reason = match (table.is_complete, table.feeds) {
-            (true, 0) => return None,
-            (true, feeds) => format!("messages of {feeds} feeds are not in all inboxes yet"),
-            (false, _) => "the messages that waited before the start of the server are looked up".to_owned(),
+        let reason = match (table.is_complete, table.feeds, table.joins) {
+            (true, 0, 0) => return None,
+            (true, feeds, 0) => format!("messages of {feeds} feeds are not in all inboxes yet"),
+            (true, 0, joins) => format!("{joins} interrupted joins are not complete yet"),
+            (true, feeds, joins) => format!(
+                "messages of {feeds} feeds are not in all inboxes yet, and {joins} interrupted joins are not complete yet"
+            ),
+            (false, ..) => {
+                "the messages that waited before the start of the server, and interrupted joins, are looked up"
+                    .to_owned()
+            }
         };
         let served = served.get(&(table.table, JobKind::FanOut)).copied();
         // A served time in the future was recorded before the clock was set back.
         let served = served.filter(|at| self.now.is_none_or(|now| *at <= now));
         let created = self.tables.iter().find(|known| known.id == table.table)?.created;
-        let oldest = table.oldest.filter(|_| table.is_complete);
+        let oldest = table.oldest.filter(|_| table.is_complete && table.joins == 0);
         let at = oldest.map_or(created, |oldest| oldest.saturating_add(FAN_OUT_AGE));
         let rested = served.map_or(created, |served| served.saturating_add(FAN_OUT_EVERY));
         Some(Planned {
             amount: Amount {
-                timelines: table.feeds as u64,
+                timelines: (table.feeds + table.joins) as u64,
                 ..Amount::default()
             },
             at: Some(at.max(rested)),

@@ -10,9 +10,10 @@ use tideline_engine::model::wide::{KeyOrder, KeySource};
 use tideline_engine::model::{
     ColumnCompression, ColumnType, Durability, KeyColumnSpec, TableSpec, TtlScope, WideSpec,
 };
+use tideline_openapi::policy::Schedule;
 use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 
-use crate::statement::{PartsJobs, quoted};
+use crate::statement::quoted;
 
 /// Returns the column type of an SQL type.
 ///
@@ -194,9 +195,19 @@ pub fn create_table(table: &str, spec: &TableSpec, rows: &WideSpec) -> String {
             let after = format_duration(archive.after);
             settings.push(format!("PARTS_ARCHIVE_AFTER = '{after}'"));
         }
-        if let Some(jobs) = PartsJobs::of(parts) {
-            let jobs = serde_json::to_string(&jobs).unwrap_or_default();
-            settings.push(format!("PARTS_JOBS = '{}'", jobs.replace('\'', "''")));
+        let archived = parts.archive.as_ref().map(|archive| &archive.schedule);
+        for (name, schedule) in [
+            ("PARTS_MIGRATE_SCHEDULE", Some(&parts.migrate)),
+            ("PARTS_EXPIRE_SCHEDULE", Some(&parts.expire)),
+            ("PARTS_ARCHIVE_SCHEDULE", archived),
+        ] {
+            if let Some(schedule) = schedule.filter(|schedule| !schedule.is_continuous()) {
+                let schedule = Schedule::from(schedule).to_string();
+                settings.push(format!("{name} = '{}'", schedule.replace('\'', "''")));
+            }
+        }
+        if let Some(rate) = parts.move_bytes_per_second {
+            settings.push(format!("PARTS_MOVE_RATE = {rate}"));
         }
     }
     if !rows.groups.is_empty() {

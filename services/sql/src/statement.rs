@@ -5,16 +5,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tideline_engine::model::{
     ColumnCompression, ColumnGroupSpec, ColumnSpec, Durability, IndexCover, IndexScope, KeyColumnSpec,
     PartPeriod, PartsSpec, RowLimit, Schedule as ModelSchedule, TierScope, TtlScope, WideSpec,
 };
-
 use tideline_openapi::policy::Schedule;
 use tideline_openapi::query::WindowWidth;
 use tideline_openapi::row_aggregate::AggregateFunction;
-use tideline_scheduler::policy::check_parts;
 
 use crate::error::Position;
 use crate::literal::Literal;
@@ -312,6 +310,14 @@ pub struct TableOptions {
     pub parts_archive_after: Option<i64>,
     /// `PARTS_JOBS`.
     pub parts_jobs: Option<PartsJobs>,
+    /// `PARTS_MIGRATE_SCHEDULE`.
+    pub parts_migrate_schedule: Option<Schedule>,
+    /// `PARTS_EXPIRE_SCHEDULE`.
+    pub parts_expire_schedule: Option<Schedule>,
+    /// `PARTS_ARCHIVE_SCHEDULE`.
+    pub parts_archive_schedule: Option<Schedule>,
+    /// `PARTS_MOVE_RATE`; the inner `None` = no limit.
+    pub parts_move_rate: Option<Option<u64>>,
     /// `GROUPS`.
     pub groups: Option<Vec<ColumnGroupSpec>>,
     /// `LIMITS`.
@@ -323,45 +329,66 @@ pub struct TableOptions {
 }
 
 /// Schedules and rate of the jobs of parts. `PARTS_JOBS` holds its JSON form.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartsJobs {
     /// Schedule of moves from the hot to the cold tier; `None` = continuous.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub migrate: Option<Schedule>,
     /// Schedule of the removal of hidden parts and expired rows; `None` = continuous.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub expire: Option<Schedule>,
     /// Schedule of archiving; `None` = continuous.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub archive_schedule: Option<Schedule>,
     /// Maximum number of bytes that jobs of the table read per second; `None` = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub move_bytes_per_second: Option<u64>,
 }
 
-impl PartsJobs {
-    /// Returns the schedules and the rate of parts; `None` if all of them have their defaults.
-    pub(crate) fn of(parts: &PartsSpec) -> Option<Self> {
-        let shown = |schedule: &ModelSchedule| (!schedule.is_continuous()).then(|| Schedule::from(schedule));
-        let jobs = Self {
-            migrate: shown(&parts.migrate),
-            expire: shown(&parts.expire),
-            archive_schedule: parts
-                .archive
-                .as_ref()
-                .and_then(|archive| shown(&archive.schedule)),
-            move_bytes_per_second: parts.move_bytes_per_second,
-        };
-        (jobs != Self::default()).then_some(jobs)
+impl TableOptions {
+    /// Sets the schedules and the rate of parts: first those of `PARTS_JOBS`, then those of the other settings. The
+    /// engine checks the schedules.
+    ///
+    /// # Errors
+    ///
+    /// A message if the options have a schedule of archiving and the parts have no archive.
+    pub(crate) fn apply_jobs(&self, parts: &mut PartsSpec) -> Result<(), String> {
+        if let Some(jobs) = &self.parts_jobs {
+            jobs.apply_to(parts)?;
+        }
+        for (given, schedule) in [
+            (&self.parts_migrate_schedule, &mut parts.migrate),
+            (&self.parts_expire_schedule, &mut parts.expire),
+        ] {
+            if let Some(given) = given {
+                *schedule = given.clone().into();
+            }
+        }
+        if let Some(rate) = self.parts_move_rate {
+            parts.move_bytes_per_second = rate;
+        }
+        match (&self.parts_archive_schedule, &mut parts.archive) {
+            (None, _) => Ok(()),
+            (Some(given), Some(archive)) => {
+                archive.schedule = given.clone().into();
+                Ok(())
+            }
+            (Some(_), None) => Err(
+                "PARTS_ARCHIVE_SCHEDULE needs an archive; set PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER as well"
+                    .to_owned(),
+            ),
+        }
     }
+}
 
+impl PartsJobs {
     /// Sets the schedules and the rate of parts. Missing members are set to their defaults.
     ///
     /// # Errors
     ///
-    /// A message if a schedule is invalid or never runs, or if the parts have a schedule of archiving and no archive.
-    pub(crate) fn apply_to(&self, parts: &mut PartsSpec) -> Result<(), String> {
+    /// A message if the parts have a schedule of archiving and no archive.
+    fn apply_to(&self, parts: &mut PartsSpec) -> Result<(), String> {
         let schedule = |given: &Option<Schedule>| given.clone().map(ModelSchedule::from).unwrap_or_default();
         parts.migrate = schedule(&self.migrate);
         parts.expire = schedule(&self.expire);
@@ -376,7 +403,7 @@ impl PartsJobs {
             }
             None => {}
         }
-        check_parts(parts).map_err(|error| format!("PARTS_JOBS: {error}"))
+        Ok(())
     }
 }
 

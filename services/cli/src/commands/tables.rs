@@ -33,12 +33,15 @@ Example:
   tideline tables create events --wide events.json
   tideline tables create chat --model feed --column 'text string' --ttl 365d --parts month --hot-parts 30d")]
     Create(Box<CreateArguments>),
-    /// Change the columns, compressions, time-to-live and row limits of a wide table or feed table
+    /// Change the columns, compressions, time-to-live, parts and row limits of a wide table or feed table
     #[command(after_help = "\
 Examples:
   tideline tables alter orders --add-column 'note string zstd' --compression description=lz4
   tideline tables alter orders --row-limit 'writes 20000' --row-limit '30d reads 5000 writes 100'
-  tideline tables alter orders --no-row-limits --ttl never")]
+  tideline tables alter orders --no-row-limits --ttl never
+  tideline tables alter readings --hot-parts 30d --parts-migrate-schedule '0 3 * * * in Europe/Berlin' --parts-move-rate 33554432
+
+In a schedule, the time zone is optional; without it, the times are UTC.")]
     Alter(Box<AlterArguments>),
     /// Show a table: its size per tier and its policy, or its number of rows and its columns
     Show(NamedArguments),

@@ -1,4 +1,5 @@
-//! Tests of the table models that the engine serves.
+//! Tests of the table models that the engine serves: creation, settings and their checks, and access to a table of
+//! another model.
 
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_model::feed::{MessageSettings, rows_of};
@@ -92,5 +93,48 @@ fn each_request_is_for_tables_of_its_model() {
             engine.table_of_rows(name).is_err_and(is_wrong),
             model == TableModel::Series
         );
+    }
+}
+
+#[test]
+fn schedules_of_parts_that_never_run_are_refused_by_name() {
+    let fixture = Fixture::new();
+    let engine = fixture.open();
+    let spec = |changes: &str| {
+        let wide = format!(
+            r#"{{"key":[{{"name":"id","type":"u64"}},{{"name":"at","type":"timestamp"}}],"allow_rising_key":true,"parts":{{"by":"at","every":"day"{changes}}}}}"#
+        );
+        TableSpec {
+            model: TableModel::Wide,
+            wide: Some(serde_json::from_str(&wide).expect("settings")),
+            ..TableSpec::default()
+        }
+    };
+    let cron = |member: &str, expression: &str, time_zone: &str| {
+        format!(r#","{member}":{{"cron":{{"expression":"{expression}","time_zone":"{time_zone}"}}}}"#)
+    };
+    let nightly = cron("migrate", "0 3 * * *", "UTC");
+    let name = || TableName::new("days").expect("a name");
+    engine.create_table(name(), spec(&nightly)).expect("a table");
+    let archive = cron("schedule", "60 3 * * *", "UTC");
+    for (changes, said) in [
+        (cron("migrate", "every night", "UTC"), "parts.migrate: "),
+        (cron("expire", "0 0 30 2 *", "UTC"), "never comes"),
+        (
+            cron("expire", "0 3 * * *", "berlin"),
+            "did you mean Europe/Berlin?",
+        ),
+        (
+            format!(r#","archive":{{"target":"default","after":5{archive}}}"#),
+            "parts.archive.schedule: ",
+        ),
+    ] {
+        let altered = engine.alter_table("days", spec(&changes));
+        let created = engine.create_table(TableName::new("other").expect("a name"), spec(&changes));
+        for refused in [altered, created] {
+            let error = refused.expect_err(&changes);
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{changes}");
+            assert!(error.to_string().contains(said), "{changes}: {error}");
+        }
     }
 }

@@ -406,6 +406,46 @@ fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
 }
 
 #[test]
+fn rows_that_a_survey_has_missed_are_counted_by_the_next_one() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let (engine, scheduler) = opened(&clock, Settings::new(index.path().join("index")));
+    let wide = serde_json::json!({
+        "key": [{"name": "id", "type": "u64"}],
+        "columns": [{"name": "n", "type": "i64"}],
+    });
+    let spec = TableSpec {
+        model: TableModel::Wide,
+        wide: Some(serde_json::from_value(wide).expect("valid settings")),
+        ..TableSpec::default()
+    };
+    engine
+        .create_table(TableName::new("rows").expect("a name"), spec)
+        .expect("it is created");
+    let table = engine.wide_table("rows").expect("it exists");
+    let id = table.table().points().id();
+    let stored = || engine.row_survey(id).map(|survey| survey.rows.rows);
+    clock.advance(HOUR / 40);
+    scheduler.run_due();
+    assert_eq!(stored(), Some(0), "the table is empty");
+    write_rows(&engine, &table, 0..700);
+    engine.seal().expect("it is flushed");
+    // A survey that found no rows is repeated after 30 seconds.
+    clock.advance(HOUR / 100);
+    scheduler.run_due();
+    assert_eq!(stored(), Some(700));
+    write_rows(&engine, &table, 700..800);
+    clock.advance(HOUR);
+    scheduler.run_due();
+    // The survey may have missed the rows in the row buffer.
+    engine.seal().expect("it is flushed");
+    clock.advance(HOUR);
+    scheduler.run_due();
+    assert_eq!(stored(), Some(800));
+    assert_eq!(engine.next_row_survey(id), None, "all rows are counted");
+}
+
+#[test]
 fn parts_move_to_the_archive_by_their_age_and_unused_files_are_removed() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -288,6 +288,89 @@ fn settings_of_rows_are_altered() {
 }
 
 #[test]
+fn the_ages_schedules_and_rate_of_parts_are_options() {
+    let lab = Lab::start();
+    let create = |name: &str, more: &[&str]| {
+        let key = [
+            "tables",
+            "create",
+            name,
+            "--key",
+            "meter string",
+            "--key",
+            "at timestamp",
+        ];
+        lab.run(&[&key[..], more].concat())
+    };
+    let created = create(
+        "meters",
+        &[
+            "--parts",
+            "at month",
+            "--parts-migrate-schedule",
+            "0 3 * * * in Europe/Berlin",
+            "--parts-move-rate",
+            "9",
+        ],
+    );
+    assert_eq!(created.code, 0, "{created:?}");
+    let parts = || -> Value {
+        let shown = lab.ok(&["tables", "show", "meters", "--json"]);
+        serde_json::from_str::<Value>(&shown).expect("JSON")["wide"]["parts"].clone()
+    };
+    let nightly = json!({"cron": "0 3 * * *", "time_zone": "Europe/Berlin"});
+    assert_eq!(
+        parts(),
+        json!({"by": "at", "every": "month", "migrate": nightly, "move_bytes_per_second": 9})
+    );
+
+    let alter = |more: &[&str]| lab.run(&[&["tables", "alter", "meters"], more].concat());
+    let altered = alter(&[
+        "--keep-parts",
+        "365d",
+        "--hot-parts",
+        "30d",
+        "--parts-migrate-schedule",
+        "continuous",
+        "--parts-expire-schedule",
+        "0 5 * * *",
+        "--parts-move-rate",
+        "none",
+    ]);
+    assert_eq!(altered.code, 0, "{altered:?}");
+    let after = parts();
+    assert_eq!((&after["keep"], &after["hot"]), (&json!("365d"), &json!("30d")));
+    assert_eq!(after["expire"], json!({"cron": "0 5 * * *", "time_zone": "UTC"}));
+    assert!(
+        after["migrate"].is_null() && after["move_bytes_per_second"].is_null(),
+        "{after}"
+    );
+    assert_eq!(alter(&["--hot-parts", "never"]).code, 0);
+    assert!(parts()["hot"].is_null());
+
+    let undivided = create("other", &["--parts-expire-schedule", "0 5 * * *"]);
+    assert!(
+        undivided.code == 2 && undivided.err.contains("add --parts"),
+        "{undivided:?}"
+    );
+    let archive = alter(&["--parts-archive-schedule", "0 4 * * *"]);
+    assert!(
+        archive.code == 2 && archive.err.contains("add --archive-parts"),
+        "{archive:?}"
+    );
+    let rate = alter(&["--parts-move-rate", "fast"]);
+    assert!(
+        rate.code == 2 && rate.err.contains("bytes per second"),
+        "{rate:?}"
+    );
+    let wrong = alter(&["--parts-expire-schedule", "every night"]);
+    assert!(
+        wrong.code == 1 && wrong.err.contains("parts.expire: "),
+        "{wrong:?}"
+    );
+}
+
+#[test]
 fn rows_are_written_read_changed_counted_and_deleted() {
     let lab = Lab::start();
     create(&lab, "orders");

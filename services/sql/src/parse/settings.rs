@@ -6,6 +6,7 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::time::{NANOS_PER_SECOND, parse_duration};
 use tideline_engine::model::{Durability, PartPeriod, TtlScope};
+use tideline_openapi::policy::Schedule;
 use tideline_openapi::wide::{ColumnGroup, RowRateLimit};
 
 use super::cursor::Cursor;
@@ -127,6 +128,20 @@ impl Setting {
                 })?;
                 options.parts_jobs = Some(jobs);
             }
+            "PARTS_MIGRATE_SCHEDULE" => options.parts_migrate_schedule = Some(self.schedule()),
+            "PARTS_EXPIRE_SCHEDULE" => options.parts_expire_schedule = Some(self.schedule()),
+            "PARTS_ARCHIVE_SCHEDULE" => options.parts_archive_schedule = Some(self.schedule()),
+            "PARTS_MOVE_RATE" => {
+                let rate = match self.value.eq_ignore_ascii_case("none") {
+                    true => None,
+                    false => Some(
+                        self.value
+                            .parse::<u64>()
+                            .map_err(|_| self.wrong("a number of bytes per second, or 'none'"))?,
+                    ),
+                };
+                options.parts_move_rate = Some(rate);
+            }
             "PARTS_BY" => options.parts_by = Some(self.value),
             "PARTS_ARCHIVE" => {
                 options.parts_archive =
@@ -145,7 +160,8 @@ impl Setting {
                     format!(
                         "the setting {other} is not supported; a table has VERSIONS, VERSION_GUARD, \
                          ALLOW_RISING_KEY, DURABILITY, TTL, TTL_OF, PARTS_BY, PARTS_EVERY, PARTS_KEEP, \
-                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, PARTS_JOBS, GROUPS and \
+                         PARTS_HOT, PARTS_WRITABLE, PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, PARTS_MIGRATE_SCHEDULE, \
+                         PARTS_EXPIRE_SCHEDULE, PARTS_ARCHIVE_SCHEDULE, PARTS_MOVE_RATE, PARTS_JOBS, GROUPS and \
                          LIMITS"
                     ),
                 ));
@@ -162,6 +178,11 @@ impl Setting {
             return Ok(Some(seconds.saturating_mul(NANOS_PER_SECOND)));
         }
         self.duration_or(|| self.wrong("a number of seconds, a duration such as '30d', or 'none'"))
+    }
+
+    /// Returns the schedule of jobs. The engine checks the cron expression and the time zone.
+    fn schedule(&self) -> Schedule {
+        Schedule::from_text(&self.value)
     }
 
     fn duration_or_none(&self, example: &str) -> Result<Option<i64>> {

@@ -303,10 +303,8 @@ fn parts_of(options: &TableOptions) -> Result<Option<PartsSpec>> {
                 move_bytes_per_second: None,
                 first: i32::MIN,
             };
-            if let Some(jobs) = &options.parts_jobs {
-                let applied = jobs.apply_to(&mut parts);
-                applied.map_err(|reason| SqlError::refused(at, reason))?;
-            }
+            let applied = options.apply_jobs(&mut parts);
+            applied.map_err(|reason| SqlError::refused(at, reason))?;
             Ok(Some(parts))
         }
         _ => Err(SqlError::refused(

@@ -195,7 +195,8 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
     if settings.parts_by.is_some() || settings.parts_every.is_some() {
         return refuse(
             "the division into parts is fixed when a table is created; only PARTS_KEEP, PARTS_HOT, PARTS_WRITABLE, \
-             PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER and PARTS_JOBS can be changed",
+             PARTS_ARCHIVE, PARTS_ARCHIVE_AFTER, PARTS_MIGRATE_SCHEDULE, PARTS_EXPIRE_SCHEDULE, PARTS_ARCHIVE_SCHEDULE, \
+             PARTS_MOVE_RATE and PARTS_JOBS can be changed",
         );
     }
     let Some(parts) = spec.wide.as_mut().and_then(|wide| wide.parts.as_mut()) else {
@@ -224,12 +225,9 @@ fn alter_parts(spec: &mut TableSpec, settings: &TableOptions) -> Result<()> {
         (None, None, kept) => kept,
         _ => return refuse("an archive of parts needs both PARTS_ARCHIVE and PARTS_ARCHIVE_AFTER"),
     };
-    match &settings.parts_jobs {
-        Some(jobs) => jobs
-            .apply_to(parts)
-            .map_err(|reason| SqlError::refused(at, reason)),
-        None => Ok(()),
-    }
+    settings
+        .apply_jobs(parts)
+        .map_err(|reason| SqlError::refused(at, reason))
 }
 
 /// Drops a table. Tables of other models are refused.

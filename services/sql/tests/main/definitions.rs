@@ -7,10 +7,11 @@ use std::cell::RefCell;
 
 use serde_json::{Value, json};
 use tideline_engine::model::TableSpec;
+use tideline_sql::run::read::Extent;
 use tideline_sql::run::table::change;
 use tideline_sql::{Statement, parse};
 
-use crate::support::Database;
+use crate::support::{Database, Done};
 
 /// Creates a table and drops it. Creates it again with the statement that `SHOW CREATE TABLE` has returned, and returns
 /// this statement.
@@ -80,7 +81,8 @@ fn a_shown_table_is_created_again() {
     );
     assert!(
         scheduled.ends_with(
-            r#"PARTS_JOBS = '{"migrate":{"cron":"0 3 * * *","time_zone":"UTC"},"expire":{"cron":"0 5 * * *","time_zone":"Europe/Berlin"},"move_bytes_per_second":33554432}')"#
+            "PARTS_MIGRATE_SCHEDULE = '0 3 * * *', PARTS_EXPIRE_SCHEDULE = '0 5 * * * in Europe/Berlin', PARTS_MOVE_RATE = \
+             33554432)"
         ),
         "{scheduled}"
     );
@@ -130,17 +132,43 @@ fn the_schedules_and_the_rate_of_parts_are_altered() {
     database.succeed(r#"ALTER TABLE t SET (PARTS_JOBS = '{"migrate": {"cron": "0 3 * * *"}}')"#);
     let altered = statement();
     assert!(
-        altered.ends_with(r#"PARTS_JOBS = '{"migrate":{"cron":"0 3 * * *","time_zone":"UTC"}}')"#),
+        altered.ends_with("PARTS_EVERY = 'day', PARTS_MIGRATE_SCHEDULE = '0 3 * * *')"),
         "{altered}"
     );
-    // Other settings keep them.
-    database.succeed("ALTER TABLE t SET (PARTS_KEEP = '365d')");
-    assert!(statement().contains("PARTS_JOBS"), "{}", statement());
-    for (jobs, said) in [
-        (
-            r#"{"migrate": {"cron": "every night"}}"#,
-            "PARTS_JOBS: parts.migrate: ",
+    // Settings with names change only their own value, and other settings change none of them.
+    database.succeed(
+        "ALTER TABLE t SET (PARTS_EXPIRE_SCHEDULE = '0 5 * * * in Asia/Tokyo', PARTS_MOVE_RATE = 9)",
+    );
+    database.succeed("ALTER TABLE t SET (PARTS_KEEP = '365d', PARTS_MIGRATE_SCHEDULE = '0 4 * * *')");
+    let altered = statement();
+    assert!(
+        altered.ends_with(
+            "PARTS_KEEP = '365d', PARTS_MIGRATE_SCHEDULE = '0 4 * * *', PARTS_EXPIRE_SCHEDULE = '0 5 * * * in Asia/Tokyo', \
+             PARTS_MOVE_RATE = 9)"
         ),
+        "{altered}"
+    );
+    for (setting, said) in [
+        ("PARTS_MIGRATE_SCHEDULE = 'every night'", "parts.migrate: "),
+        (
+            "PARTS_EXPIRE_SCHEDULE = '0 3 * * * in berlin'",
+            "did you mean Europe/Berlin?",
+        ),
+        ("PARTS_ARCHIVE_SCHEDULE = '0 3 * * *'", "needs an archive"),
+        ("PARTS_MOVE_RATE = 0", "at least 1"),
+        ("PARTS_MOVE_RATE = '1MiB'", "a number of bytes per second"),
+    ] {
+        let error = database.fail(&format!("ALTER TABLE t SET ({setting})"));
+        assert!(error.to_string().contains(said), "{setting}: {error}");
+    }
+    database.succeed("ALTER TABLE t SET (PARTS_MIGRATE_SCHEDULE = 'continuous', PARTS_MOVE_RATE = 'none')");
+    let altered = statement();
+    assert!(
+        altered.ends_with("PARTS_KEEP = '365d', PARTS_EXPIRE_SCHEDULE = '0 5 * * * in Asia/Tokyo')"),
+        "{altered}"
+    );
+    for (jobs, said) in [
+        (r#"{"migrate": {"cron": "every night"}}"#, "parts.migrate: "),
         (r#"{"expire": {"cron": "0 0 30 2 *"}}"#, "never comes"),
         (
             r#"{"archive_schedule": {"cron": "0 3 * * *"}}"#,
@@ -242,6 +270,58 @@ fn values_of_all_types_are_written_and_compared() {
             Vec::new()
         };
         assert_eq!(found, expected, "{condition}");
+    }
+}
+
+#[test]
+fn a_parameter_with_a_type_is_compared_with_key_columns_and_other_columns() {
+    let database = Database::new();
+    database.succeed("CREATE TABLE t (id BIGINT, n DECIMAL, PRIMARY KEY (id))");
+    database.succeed("CREATE INDEX by_n ON t (n)");
+    database.build_indexes();
+    let typed = |name: &str, value: Value| json!({"type": name, "value": value});
+    let id = |id: i64| typed("i64", json!(id));
+    let decimal = |digits: &str| typed("decimal", json!(digits));
+    for (number, digits) in [(1, "1.5"), (2, "1234567890123456.76"), (3, "1234567890123456.77")] {
+        let values = [id(number), decimal(digits), decimal(digits)];
+        let written = database.run_with(
+            "UPSERT INTO t (id, n, free) VALUES (?, ?, ?)",
+            &values,
+            Extent::All,
+        );
+        assert!(matches!(written, Ok(Done::Written(_))), "{written:?}");
+    }
+    for (condition, parameters, expected) in [
+        ("id = ?", vec![id(2)], vec![2]),
+        ("id > ?", vec![id(1)], vec![2, 3]),
+        ("id IN (?, ?)", vec![id(1), json!(3)], vec![1, 3]),
+        ("n = ?", vec![decimal("1.50")], vec![1]),
+        ("n > ?", vec![decimal("1234567890123456.76")], vec![3]),
+        ("id > ? AND free = ?", vec![id(0), decimal("1.5")], vec![1]),
+        (
+            "id > ? AND free > ?",
+            vec![id(0), decimal("1234567890123456.76")],
+            vec![3],
+        ),
+        ("id > ? AND free > ?", vec![id(0), typed("f64", json!(0))], vec![]),
+    ] {
+        let statement = format!("SELECT id FROM t WHERE {condition}");
+        let Ok(Done::Rows(rows, _)) = database.run_with(&statement, &parameters, Extent::All) else {
+            panic!("{statement} {parameters:?}");
+        };
+        let expected: Vec<Value> = expected.into_iter().map(|id: i64| json!({"id": id})).collect();
+        assert_eq!(rows, expected, "{condition} {parameters:?}");
+    }
+    for (condition, parameter, said) in [
+        ("id = ?", decimal("1"), "found a value of type decimal"),
+        ("id = 1 AND n > ?", id(1), "found a value of type i64"),
+        ("id = ?", json!([1]), "give one value"),
+        ("id = ?", json!({"type": "i64"}), "give one value"),
+    ] {
+        let statement = format!("SELECT id FROM t WHERE {condition}");
+        let refused = database.run_with(&statement, &[parameter], Extent::All);
+        let error = refused.expect_err("it is refused").to_string();
+        assert!(error.contains(said), "{condition}: {error}");
     }
 }
 

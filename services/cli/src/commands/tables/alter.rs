@@ -5,12 +5,12 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::wide::{self, declared_column, row_limits};
+use super::wide::{self, PartsJobsArguments, archive_of_parts, declared_column, row_limits};
 use super::{NamedArguments, path};
 use crate::error::{CliError, Result};
 use crate::output;
 
-/// Value of `--ttl` that removes the time-to-live.
+/// Value of `--ttl`, and of an age of parts, that removes the setting.
 const NEVER: &str = "never";
 
 #[derive(Debug, Args)]
@@ -32,6 +32,22 @@ pub(crate) struct AlterArguments {
     /// Time after which data expires, such as 30d, or never
     #[arg(long, value_name = "TIME")]
     ttl: Option<String>,
+    /// Minimum time for which a part is kept after its end, such as 365d, or never to keep parts until they are dropped
+    #[arg(help_heading = "Parts", long, value_name = "TIME")]
+    keep_parts: Option<String>,
+    /// Minimum time for which a part stays in the hot tier after its end, such as 30d, or never to keep parts there
+    #[arg(help_heading = "Parts", long, value_name = "TIME")]
+    hot_parts: Option<String>,
+    /// Minimum time for which rows of a part can be written after its end, such as 60d, or never for no limit
+    #[arg(help_heading = "Parts", long, value_name = "TIME")]
+    writable_parts: Option<String>,
+    /// Target and minimum time after the end of a part at which it is archived, such as 'default 90d', or never
+    ///
+    /// Replaces the target, the time and the schedule of the archive.
+    #[arg(help_heading = "Parts", long, value_name = "ARCHIVE")]
+    archive_parts: Option<String>,
+    #[command(flatten)]
+    jobs: PartsJobsArguments,
     /// Maximum number of rows that are read or written per second, as in `tables create`; may be repeated
     ///
     /// The limits replace all limits of the table.
@@ -98,6 +114,10 @@ impl AlterArguments {
             }
             None => {}
         }
+        let parts = self.parts()?;
+        if parts != json!({}) {
+            changes.insert("parts".into(), parts);
+        }
         if self.no_row_limits || !self.row_limits.is_empty() {
             changes.insert("limits".into(), row_limits(&self.row_limits)?.into());
         }
@@ -107,5 +127,28 @@ impl AlterArguments {
             )),
             false => Ok(changes),
         }
+    }
+
+    /// Returns the changes of the parts; an empty object if no option is given.
+    fn parts(&self) -> Result<Value> {
+        let mut parts = json!({});
+        for (name, age) in [
+            ("keep", &self.keep_parts),
+            ("hot", &self.hot_parts),
+            ("writable", &self.writable_parts),
+        ] {
+            match age.as_deref() {
+                Some(NEVER) => parts[name] = Value::Null,
+                Some(age) => parts[name] = age.into(),
+                None => {}
+            }
+        }
+        match self.archive_parts.as_deref() {
+            Some(NEVER) => parts["archive"] = Value::Null,
+            Some(archive) => parts["archive"] = archive_of_parts(archive)?,
+            None => {}
+        }
+        self.jobs.add_to(&mut parts)?;
+        Ok(parts)
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
+use tideline_openapi::policy::Schedule;
 
 use super::setting;
 use crate::commands::selection;
@@ -18,6 +19,71 @@ use crate::output::grid::Grid;
 /// Forms of `--key`, for messages.
 const KEY_FORMS: &str = "NAME TYPE [desc], NAME generated, NAME hash_prefix DIGITS of COLUMN…, NAME bucket COUNT of COLUMN…, \
                          NAME reverse COLUMN TYPE, or NAME splice COLUMN TYPE [PAD], COLUMN TYPE [PAD]…";
+
+/// Schedules and rate of the jobs of parts.
+#[derive(Debug, Args)]
+pub(super) struct PartsJobsArguments {
+    /// Times at which moves of parts to the cold tier start, such as '0 3 * * *' or '0 3 * * * in Europe/Berlin', or
+    /// continuous
+    #[arg(help_heading = "Parts", long, value_name = "SCHEDULE")]
+    parts_migrate_schedule: Option<String>,
+    /// Times at which hidden parts are dropped and the bytes of expired rows are freed
+    #[arg(help_heading = "Parts", long, value_name = "SCHEDULE")]
+    parts_expire_schedule: Option<String>,
+    /// Times at which moves of parts into the archive start; requires --archive-parts
+    #[arg(help_heading = "Parts", long, value_name = "SCHEDULE")]
+    parts_archive_schedule: Option<String>,
+    /// Maximum number of bytes that the jobs of the table read per second, or none
+    #[arg(help_heading = "Parts", long, value_name = "BYTES")]
+    parts_move_rate: Option<String>,
+}
+
+impl PartsJobsArguments {
+    /// Returns the first given option.
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--parts-migrate-schedule", &self.parts_migrate_schedule),
+            ("--parts-expire-schedule", &self.parts_expire_schedule),
+            ("--parts-archive-schedule", &self.parts_archive_schedule),
+            ("--parts-move-rate", &self.parts_move_rate),
+        ];
+        let mut given = options.into_iter().filter(|(_, value)| value.is_some());
+        given.next().map(|(option, _)| option)
+    }
+
+    /// Adds the schedules and the rate to the settings or changes of parts, which have the archive already.
+    pub(super) fn add_to(&self, parts: &mut Value) -> Result<()> {
+        for (member, schedule) in [
+            ("migrate", &self.parts_migrate_schedule),
+            ("expire", &self.parts_expire_schedule),
+        ] {
+            if let Some(schedule) = schedule {
+                parts[member] = json!(Schedule::from_text(schedule));
+            }
+        }
+        if let Some(schedule) = &self.parts_archive_schedule {
+            if !parts["archive"].is_object() {
+                return Err(CliError::usage(
+                    "--parts-archive-schedule needs the target and the time of the archive; add --archive-parts",
+                ));
+            }
+            parts["archive"]["schedule"] = json!(Schedule::from_text(schedule));
+        }
+        match self.parts_move_rate.as_deref() {
+            None => {}
+            Some("none") => parts["move_bytes_per_second"] = Value::Null,
+            Some(rate) => {
+                let bytes: u64 = rate.parse().map_err(|_| {
+                    CliError::usage(format!(
+                        "--parts-move-rate {rate:?}: expected a number of bytes per second, or none"
+                    ))
+                })?;
+                parts["move_bytes_per_second"] = bytes.into();
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Options of a wide table.
 #[derive(Debug, Args)]
@@ -66,6 +132,8 @@ pub(crate) struct WideArguments {
     /// Target and minimum time after the end of a part at which it is archived, such as 'default 90d'
     #[arg(help_heading = "Rows", long, value_name = "ARCHIVE", requires = "parts")]
     archive_parts: Option<String>,
+    #[command(flatten)]
+    jobs: PartsJobsArguments,
     /// Maximum number of rows of a wide table that are read or written per second, such as 'writes 20000'; with an age,
     /// for parts that are at least this old, such as '30d reads 5000 writes 100'; may be repeated
     #[arg(help_heading = "Rows", long = "row-limit", value_name = "LIMIT")]
@@ -98,6 +166,11 @@ impl WideArguments {
 
     /// Returns the settings of the rows of a wide table; `None` if no option is given.
     pub(super) fn settings(&self) -> Result<Option<Value>> {
+        if let (None, Some(option)) = (&self.parts, self.jobs.given()) {
+            return Err(CliError::usage(format!(
+                "{option} applies to a table that is divided into parts; add --parts"
+            )));
+        }
         if let Some(path) = &self.file {
             let text = selection::body(path)?;
             let settings = serde_json::from_str(&text).map_err(|error| CliError::usage(error.to_string()))?;
@@ -134,6 +207,7 @@ impl WideArguments {
             };
             let mut parts = json!({"by": by.trim(), "every": every});
             self.add_ages(&mut parts)?;
+            self.jobs.add_to(&mut parts)?;
             settings.insert("parts".into(), parts);
         }
         if !self.row_limits.is_empty() {
@@ -166,6 +240,11 @@ impl WideArguments {
                     "{option} applies to tables of the model wide; omit it for a feed table"
                 )));
             }
+        }
+        if let Some(option) = self.jobs.given() {
+            return Err(CliError::usage(format!(
+                "{option} does not apply to a new feed table; use it with `tables alter`"
+            )));
         }
         let mut settings = self.shared_settings()?;
         if let Some(source) = &self.sequence {
@@ -215,15 +294,20 @@ impl WideArguments {
             }
         }
         if let Some(archive) = &self.archive_parts {
-            let Some((target, after)) = archive.trim().rsplit_once(char::is_whitespace) else {
-                return Err(CliError::usage(format!(
-                    "--archive-parts {archive:?}: expected a target and a time, such as 'default 90d'"
-                )));
-            };
-            parts["archive"] = json!({"target": target.trim(), "after": after});
+            parts["archive"] = archive_of_parts(archive)?;
         }
         Ok(())
     }
+}
+
+/// Parses the value of `--archive-parts`.
+pub(super) fn archive_of_parts(text: &str) -> Result<Value> {
+    let Some((target, after)) = text.trim().rsplit_once(char::is_whitespace) else {
+        return Err(CliError::usage(format!(
+            "--archive-parts {text:?}: expected a target and a time, such as 'default 90d'"
+        )));
+    };
+    Ok(json!({"target": target.trim(), "after": after}))
 }
 
 /// Parses a declared column of an option: its name, its type and possibly its compression.
