@@ -728,6 +728,11 @@ pub struct SearchMessages {
     /// True to return the texts that matched, with the positions of the matches. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub highlight: bool,
+    /// True to also find inbox entries, which refer to messages of other feeds. Default false: a search in all feeds omits
+    /// them if the index has the column `source` and the condition tests neither `source` nor `feed`. With `as`, they are
+    /// always omitted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inbox_entries: bool,
     /// `position` of a write. The search waits up to 10 seconds until it finds this write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<String>,
@@ -947,6 +952,9 @@ pub struct ConversationQuery {
     /// Maximum number of conversations, 1 to 1,000. Default 50.
     #[serde(default)]
     pub limit: Option<usize>,
+    /// `next` of the previous page.
+    #[serde(default)]
+    pub page: Option<String>,
     /// Principal on whose behalf the request reads: the user.
     #[serde(rename = "as", default)]
     pub principal: Option<String>,
@@ -1001,6 +1009,8 @@ pub struct Conversation {
 pub struct ConversationList {
     /// Conversations, those with the newest message first.
     pub conversations: Vec<Conversation>,
+    /// Token of the next page; `null` on the last page.
+    pub next: Option<String>,
     /// Number of all conversations.
     pub total: u64,
     /// Number of unread messages in all conversations that are not muted.

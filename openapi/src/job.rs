@@ -173,7 +173,7 @@ pub struct JobView {
 /// Progress of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// Timelines processed; for jobs of the kind `fan_out`, feeds.
+    /// Timelines processed; for jobs of the kind `fan_out`, feeds, and interrupted joins that are complete.
     pub timelines: u64,
     /// Points read; for jobs of the kind `fan_out`, inbox entries written.
     pub points: u64,

@@ -100,6 +100,24 @@ pub struct WatchReady {
     pub cursor: String,
 }
 
+/// Data of the last event, `resume`. The watch has ended, but can continue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"cursor": "1-2a80-0-0", "reason": "slow"}))]
+pub struct WatchResume {
+    /// End of the watch: a watch from this cursor misses nothing and repeats nothing.
+    pub cursor: String,
+    /// Reason why the watch has ended.
+    pub reason: ResumeReason,
+}
+
+/// Reason why a watch that can continue has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ResumeReason {
+    /// The client has read no events for too long.
+    Slow,
+}
+
 /// Data of an event `points`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"series": [{

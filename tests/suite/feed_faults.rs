@@ -1,10 +1,11 @@
-//! Kills before and after every step of the job that writes messages to inboxes. Afterwards every inbox shows every message
-//! once, and the next run of the job continues.
+//! Kills before and after every step of the job that writes messages to inboxes, and in the middle of a join with history.
+//! Afterwards every inbox shows every message once, and the next run of the job continues.
 //!
 //! The binary needs the fail points of a build with debug assertions; see `tests/README.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tideline_tests::corpora::workspace;
@@ -108,6 +109,63 @@ fn every_inbox_shows_every_message_once_whatever_step_of_a_fan_out_is_cut() {
             assert_eq!(report["is_sound"], true, "{point}: {report}");
         }
     }
+}
+
+#[test]
+fn a_join_that_is_cut_is_completed_by_the_job() {
+    let point = "feed_join.write.after";
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default().environment("TIDELINE_KILL_AT", point));
+    let client = server.client();
+    let table = json!({"name": "chat", "model": "feed", "feed": {"inboxes": {"push_max": 2}}});
+    client.post_json("/v1/tables", &table).expect_status(201);
+    // A write has up to 1,000 entries, so the kill comes after a part of the history.
+    let sent = [send(&client, 1_000), send(&client, 500)].concat();
+    let headers = [("content-type", "application/json")];
+    let joined = client.send(
+        "PUT",
+        &format!("{FEED}/members/u0"),
+        &headers,
+        br#"{"history": "all"}"#,
+    );
+    assert!(joined.is_err(), "it was not cut");
+    server.expect_killed(point);
+
+    let server = folder.start(&Launch::default());
+    let client = server.client();
+    let shown = || {
+        let inbox = "/v1/tables/chat/users/u0/inbox?limit=1000";
+        let first = client.get(inbox).expect_status(200).json();
+        let next = first["next"].as_str().expect("a cursor");
+        let second = client
+            .get(&format!("{inbox}&after={next}"))
+            .expect_status(200)
+            .json();
+        [sequences(&first), sequences(&second)].concat()
+    };
+    assert_eq!(shown(), sent);
+    let ended = || {
+        let metrics = client.get("/metrics").expect_status(200).text();
+        metrics.contains("tideline_feed_interrupted_joins_ended_total 1.0\n")
+    };
+    let since = Instant::now();
+    while !ended() {
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "the job has not completed the join"
+        );
+        fan_out(&client);
+    }
+    assert_eq!((shown(), entries(&client, 0)), (sent.clone(), sent.len() as u64));
+    let rows = client.post_json(
+        "/v1/tables/chat-users/rows/scan",
+        &json!({"prefix": {"user": "u0"}}),
+    );
+    let rows = rows.expect_status(200).text();
+    assert!(rows.contains("joined") && !rows.contains("filling"), "{rows}");
+    assert!(server.terminate().status.success());
+    let report = check_of(&folder);
+    assert_eq!(report["is_sound"], true, "{report}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! After each restart, the clients send everything again with the same message ids. Every id must be one message with
 //! one sequence number, and a follower that keeps its cursor must see every message once, in rising order. A follower
 //! that applies the events of edits, recalls and deletions must have the same messages as a reader of the whole feed.
+//!
+//! With `TIDELINE_SUITE_BACKEND=cassandra`, the data is in a cluster.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -142,12 +144,14 @@ fn all(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Ends a server, and checks that its folder is sound and opens again.
+/// Ends a server, and checks that its data is sound and opens again.
 fn check_folder(folder: &DataFolder, server: Server, launch: &Launch) {
     let before = all(&server.client());
     assert!(server.terminate().status.success());
-    let report = check_of(folder);
-    assert_eq!(report["is_sound"], true, "{report}");
+    if folder.has_data() {
+        let report = check_of(folder);
+        assert_eq!(report["is_sound"], true, "{report}");
+    }
     let server = folder.start(launch);
     assert_eq!(all(&server.client()), before);
     assert!(server.terminate().status.success());
@@ -217,7 +221,7 @@ fn each_message_id_is_one_message_and_followers_miss_nothing_over_kills() {
     let mut random = Random::new(seed(
         "each_message_id_is_one_message_and_followers_miss_nothing_over_kills",
     ));
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     // Each start listens on the same address, and flushes often.
     let address = free_address();
     let launch = Launch::default()
@@ -396,7 +400,7 @@ pub(super) fn apply(copy: &mut BTreeMap<i64, Value>, message: &Value) {
 #[test]
 fn a_follower_that_applies_events_has_all_messages_over_kills() {
     let seed = seed("a_follower_that_applies_events_has_all_messages_over_kills");
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let address = free_address();
     let launch = Launch::default().listen(address);
     let mut server = Some(folder.start(&launch));

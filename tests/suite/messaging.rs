@@ -6,6 +6,8 @@
 //! and are replaced by new ones that begin without a cursor. In the end each device has exactly the messages of the
 //! model, in their order, and each unread count and each number of mentions is exact.
 //!
+//! With `TIDELINE_SUITE_BACKEND=cassandra`, the data is in a cluster.
+//!
 //! Users join without earlier messages. Such messages have numbers below the cursors of the devices, so a device would
 //! have to read them from the room.
 
@@ -300,7 +302,7 @@ fn each_device_has_the_messages_of_the_model_and_each_unread_count_is_exact_over
     let mut random = Random::new(seed);
     let steps = rounds("TIDELINE_MESSAGING_STEPS", 120, 3_000);
     let kills = rounds("TIDELINE_MESSAGING_KILLS", 3, 30);
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let address: SocketAddr = free_address();
     let launch = Launch::default().listen(address);
     let mut server = Some(folder.start(&launch));
@@ -381,8 +383,10 @@ fn each_device_has_the_messages_of_the_model_and_each_unread_count_is_exact_over
         devices.len()
     );
     assert!(server.expect("it runs").terminate().status.success());
-    let report = check_of(&folder);
-    assert_eq!(report["is_sound"], true, "{report}");
+    if folder.has_data() {
+        let report = check_of(&folder);
+        assert_eq!(report["is_sound"], true, "{report}");
+    }
 }
 
 /// Returns true if a message was sent to a room that the user has left, or joined again, since then.

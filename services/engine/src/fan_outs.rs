@@ -1,10 +1,13 @@
-//! Fan-outs: feeds with messages that the job `fan_out` has not written to the inboxes of all members yet.
+//! Fan-outs: feeds with messages that the job `fan_out` has not written to the inboxes of all members yet, and
+//! interrupted joins, after which an inbox does not have the entries of all earlier messages.
 //!
-//! The list is in memory. Each write of a message adds its feed before the write ends, and the job removes it. After
-//! the start of the process, the list of a table is incomplete until the first job of the table has read the feeds from
-//! storage.
+//! The lists are in memory. Each write of a message adds its feed before the write ends, a join that fails adds its
+//! member, and the job removes both. After the start of the process, the lists of a table are incomplete until the first
+//! job of the table has read the feeds and the members from storage.
 
-use hashbrown::HashMap;
+use std::fmt;
+
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tideline_model::time::NANOS_PER_SECOND;
 use tideline_model::{TableId, TableSpec, TimelineId, Timestamp};
@@ -21,14 +24,17 @@ pub(crate) struct FanOuts(Mutex<State>);
 struct State {
     tables: HashMap<TableId, Waiting>,
     entries: u64,
+    joins: u64,
 }
 
-/// Feeds of a table whose messages wait.
+/// Feeds of a table whose messages wait, and its interrupted joins.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// True if the feeds that waited before the start of the process are known.
+    /// True if the feeds and joins that waited before the start of the process are known.
     is_complete: bool,
     feeds: HashMap<TimelineId, Span>,
+    /// Feed and member of the interrupted joins.
+    joins: HashSet<(TimelineId, Box<str>)>,
 }
 
 /// Sequence numbers of the waiting messages of a feed.
@@ -46,10 +52,12 @@ pub struct TableFanOuts {
     pub table: TableId,
     /// Name of the table.
     pub name: String,
-    /// True if the feeds that waited before the start of the process are known.
+    /// True if the feeds and joins that waited before the start of the process are known.
     pub is_complete: bool,
     /// Number of feeds whose messages wait.
     pub feeds: usize,
+    /// Number of interrupted joins.
+    pub joins: usize,
     /// Sequence number of the oldest message that waits, which is its time in nanoseconds since 1970-01-01T00:00:00Z;
     /// `None` without such a message.
     pub oldest: Option<i64>,
@@ -58,6 +66,8 @@ pub struct TableFanOuts {
 /// Age of a waiting message from which [`Engine::fan_out_warnings`] reports it, in nanoseconds. The job normally starts
 /// after a minute.
 const LATE: i64 = 3_600 * NANOS_PER_SECOND;
+/// Maximum number of interrupted joins of a table in memory. The job looks up further ones after it has completed these.
+const JOINS_MAX: usize = 10_000;
 
 impl TableFanOuts {
     /// Returns the age of the oldest message that waits, in nanoseconds; 0 without such a message.
@@ -66,9 +76,10 @@ impl TableFanOuts {
     }
 }
 
-/// Returns true if a job writes messages of a table to inboxes.
-fn has_fan_out(spec: &TableSpec) -> bool {
-    spec.feed.is_some_and(|feed| feed.fan_out_max() > 0)
+/// Returns true if a table has inboxes, so that a job completes interrupted joins. The job also writes messages to the
+/// inboxes if the settings of the table allow this.
+fn has_inboxes(spec: &TableSpec) -> bool {
+    spec.feed.is_some_and(|feed| feed.inboxes.is_some())
 }
 
 impl Engine {
@@ -101,10 +112,64 @@ impl Engine {
         }
     }
 
-    /// Records that all waiting feeds of a table are known.
+    /// Records that all waiting feeds and interrupted joins of a table are known. Has no effect while the list of joins
+    /// is full, because joins may have been interrupted meanwhile that it does not have.
     pub fn complete_fan_outs(&self, table: TableId) {
         let mut state = self.fan_outs.0.lock();
-        state.tables.entry(table).or_default().is_complete = true;
+        let waiting = state.tables.entry(table).or_default();
+        waiting.is_complete = waiting.joins.len() < JOINS_MAX;
+    }
+
+    /// Logs a warning about a damaged row of a table of users. It is not known whether the row is a membership whose join
+    /// was interrupted, so no job completes such a join.
+    pub fn warn_of_damaged_member(users: &WideTable, key: &[u8], error: &dyn fmt::Display) {
+        tracing::warn!(
+            table = %users.table().name(),
+            key = %key.escape_ascii(),
+            %error,
+            "a damaged row of a table of users was skipped; a join of its member is not completed"
+        );
+    }
+
+    /// Adds an interrupted join to those that the job completes. Returns false if too many are known already; a later
+    /// job looks this one up.
+    pub fn add_interrupted_join(&self, table: &WideTable, feed: TimelineId, user: &str) -> bool {
+        let mut state = self.fan_outs.0.lock();
+        let waiting = state.tables.entry(table.table().points().id()).or_default();
+        if waiting.joins.len() >= JOINS_MAX {
+            waiting.is_complete = false;
+            return false;
+        }
+        waiting.joins.insert((feed, user.into()));
+        true
+    }
+
+    /// Removes an interrupted join from the list, because it is complete or its member has left.
+    pub fn end_interrupted_join(&self, table: &WideTable, feed: TimelineId, user: &str) {
+        let mut state = self.fan_outs.0.lock();
+        let waiting = state.tables.get_mut(&table.table().points().id());
+        let is_known = waiting.is_some_and(|waiting| waiting.joins.remove(&(feed, Box::from(user))));
+        state.joins += u64::from(is_known);
+    }
+
+    /// Returns the known interrupted joins of a table: the feed and the member of each.
+    pub fn interrupted_joins(&self, table: &WideTable) -> Vec<(TimelineId, Box<str>)> {
+        let state = self.fan_outs.0.lock();
+        let waiting = state.tables.get(&table.table().points().id());
+        let joins = waiting.into_iter().flat_map(|waiting| &waiting.joins);
+        let mut joins: Vec<(TimelineId, Box<str>)> = joins.cloned().collect();
+        joins.sort_unstable_by(|one, other| (one.0.0, &one.1).cmp(&(other.0.0, &other.1)));
+        joins
+    }
+
+    /// Returns the number of known interrupted joins that have ended since the start of the process.
+    pub fn ended_joins(&self) -> u64 {
+        self.fan_outs.0.lock().joins
+    }
+
+    /// Counts inbox entries that a job has written for interrupted joins.
+    pub fn add_fan_out_entries(&self, entries: u64) {
+        self.fan_outs.0.lock().entries += entries;
     }
 
     /// Returns the feeds of a table whose messages wait, the feed with the oldest message first.
@@ -117,10 +182,10 @@ impl Engine {
         feeds.into_iter().map(|(_, feed)| feed).collect()
     }
 
-    /// Returns the fan-outs of all tables with a job that writes messages to inboxes.
+    /// Returns the fan-outs of all tables with inboxes.
     pub fn fan_outs(&self) -> Vec<TableFanOuts> {
         let mut tables = self.known_tables();
-        tables.retain(|table| has_fan_out(&table.spec()));
+        tables.retain(|table| has_inboxes(&table.spec()));
         let mut state = self.fan_outs.0.lock();
         // Removes the lists of dropped tables.
         state
@@ -134,6 +199,7 @@ impl Engine {
                 name: table.name().to_string(),
                 is_complete: waiting.is_some_and(|waiting| waiting.is_complete),
                 feeds: waiting.map_or(0, |waiting| waiting.feeds.len()),
+                joins: waiting.map_or(0, |waiting| waiting.joins.len()),
                 oldest: waiting.and_then(|waiting| waiting.feeds.values().map(|span| span.oldest).min()),
             }
         };

@@ -33,7 +33,7 @@ use tideline_wide_table::WideError;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::find::Stop;
+use crate::find::{Stop, Timeline};
 use crate::rows::RowPath;
 use crate::system_table::check_not_system;
 use crate::wide_table::WideTable;
@@ -269,6 +269,18 @@ impl Engine {
         self.commit_named(table, delta, Vec::new(), Durability::Synced, generation)?;
         self.index.notify();
         Ok(id)
+    }
+
+    /// Returns a visible feed with its type, tags and attributes. Unlike [`timeline`](Self::timeline), does not look up
+    /// the time span of points, which feeds do not have.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::NoSuchTimeline`] if the feed does not exist.
+    pub fn described_feed(&self, table: &WideTable, feed: TimelineId) -> Result<Timeline> {
+        let ordinal = self.visible(table.table(), feed)?;
+        let described = table.table().describe(ordinal);
+        described.ok_or_else(|| EngineError::NoSuchTimeline(feed.to_string()))
     }
 
     /// Claims a feed and message ids for a write.

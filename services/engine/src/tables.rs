@@ -192,7 +192,7 @@ impl Engine {
             self.try_to_note_tables();
         }
         if known.is_none() {
-            // No message of a new table waits for inboxes.
+            // No message of a new table waits for inboxes, and no join was interrupted.
             self.complete_fan_outs(table.points().id());
         }
         Ok(table)

@@ -5,6 +5,10 @@
 //! that are not sent yet, and reads them again when the client continues. So a watch holds little memory. The
 //! memory of a step is reserved in the memory account while a watch holds the step or the step is kept for other
 //! watches.
+//!
+//! If the client does not continue in time, the watch ends before the connection is cut. Its last event tells the client
+//! to resume from its cursor. A slot of the queue is reserved for the last event, so the event needs no further memory,
+//! and the client gets it if it reads again before the connection is cut.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,6 +25,7 @@ use serde::Serialize;
 use tideline_connections::Permit;
 use tideline_engine::runtime::Reservation;
 use tideline_openapi::DurationText;
+use tideline_openapi::watch::{ResumeReason, WatchResume};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -30,7 +35,7 @@ use crate::grant::Grant;
 use crate::stream;
 
 const CONTENT_TYPE: &str = "text/event-stream";
-/// Maximum number of queued parts between a watch and its connection.
+/// Maximum number of queued parts between a watch and its connection, without the last event.
 const QUEUE_PARTS: usize = 4;
 /// Silence after which a comment is sent, so that both ends detect a lost connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -164,7 +169,7 @@ impl<C: PartialEq + Send + Sync + 'static> SharedSteps<C> {
 /// Events of one watch.
 pub(crate) trait Source: Send + Sync + 'static {
     /// Position in the events.
-    type Cursor: Copy + Send + Sync + 'static;
+    type Cursor: Copy + fmt::Display + Send + Sync + 'static;
 
     /// Reads the next step and moves the cursor to its end.
     fn step(&mut self) -> impl Future<Output = Result<Arc<Step<Self::Cursor>>>> + Send;
@@ -180,20 +185,33 @@ pub(crate) trait Source: Send + Sync + 'static {
 }
 
 /// Open watch.
-struct Live<S> {
+struct Live<S: Source> {
     app: Grant,
     context: RequestContext,
     source: S,
+    /// Cursor after the last part that was queued.
+    sent: S::Cursor,
     /// Time at which the watch ends; `None` if it has no time limit.
     end: Option<Instant>,
     events: mpsc::Sender<io::Result<Bytes>>,
+    /// Slot of the queue for the last event.
+    ///
+    /// The watch and its permit end when the event is queued, before the client has read the response. The response then
+    /// holds at most the queued parts and this event, and ends when the client has read them, or when its connection is
+    /// cut after [`answer_timeout`](crate::HttpSettings::answer_timeout). The number of such responses is bounded by the
+    /// number of connections.
+    last: mpsc::OwnedPermit<io::Result<Bytes>>,
+    /// Permit of the watch, which limits the number of open watches.
     _permit: Permit,
 }
 
 /// Next action of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Step,
     End,
+    /// The client has read nothing for too long. The watch ends, and the client must resume from its cursor.
+    Resume,
 }
 
 /// Returns the cursor from which a watch continues: the header `Last-Event-ID`, or else the parameter. Returns
@@ -216,23 +234,26 @@ pub(crate) fn end_of(duration: Option<DurationText>) -> Result<Option<Instant>> 
 }
 
 /// Returns a response that begins with `ready` and continues with the events of `source`. It ends when the client
-/// disconnects, the time is over, a step fails or the service shuts down. The caller has already read the first
-/// step, so a watch that cannot start has an error status.
+/// disconnects or reads nothing for too long, the time is over, a step fails or the service shuts down. The caller has
+/// already read the first step, so a watch that cannot start has an error status.
 pub(crate) fn respond<S: Source>(
     app: Grant,
     (source, permit): (S, Permit),
     end: Option<Instant>,
     (ready, first): (Vec<u8>, Arc<Step<S::Cursor>>),
 ) -> Response {
-    let (events, receiver) = mpsc::channel(QUEUE_PARTS);
+    let (events, receiver) = mpsc::channel(QUEUE_PARTS + 1);
+    let last = events.clone().try_reserve_owned();
     let context = RequestContext::current();
     let of_task = context.clone();
     let live = Live {
         app,
         context,
         source,
+        sent: first.from,
         end,
         events,
+        last: last.expect("the queue is empty"),
         _permit: permit,
     };
     tokio::spawn(of_task.scope(live.run(ready, first)));
@@ -245,54 +266,77 @@ impl<S: Source> Live<S> {
             return;
         }
         let mut step: Result<_> = Ok(first);
+        let mut text = Vec::new();
         loop {
-            match step {
-                Ok(step) => {
-                    if !self.send_step(step).await || self.is_over() {
-                        return;
-                    }
-                }
+            let mut next = match step {
+                Ok(step) => self.send_step(step).await,
                 Err(failure) => {
-                    let mut text = Vec::new();
                     // The event has no id, so that a client that reconnects continues after the previous event.
                     put_head(None, "failed", &mut text);
                     put_data(&failure.into_body(self.context.id.clone()), &mut text);
-                    self.send(text).await;
-                    return;
+                    break;
                 }
-            }
-            if self.source.is_caught_up() && matches!(self.wait().await, Next::End) {
+            };
+            if next == Next::Step && self.is_over() {
                 return;
             }
-            step = self.source.step().await;
+            if next == Next::Step && self.source.is_caught_up() {
+                next = self.wait().await;
+            }
+            match next {
+                Next::Step => step = self.source.step().await,
+                Next::End => return,
+                Next::Resume => {
+                    let resume = WatchResume {
+                        cursor: self.sent.to_string(),
+                        reason: ResumeReason::Slow,
+                    };
+                    put_head(Some(&self.sent), "resume", &mut text);
+                    put_data(&resume, &mut text);
+                    break;
+                }
+            }
         }
+        self.last.send(Ok(text.into()));
     }
 
-    /// Sends the parts of a step; returns false if the client has disconnected. If the client is slow, drops the parts
-    /// not yet sent and waits until the client reads again. The next step starts at the cursor of the last sent part.
-    async fn send_step(&mut self, step: Arc<Step<S::Cursor>>) -> bool {
-        let mut sent = step.from;
+    /// Sends the parts of a step. If the client is slow, drops the parts not yet sent and waits until the client reads
+    /// again. The next step starts at the cursor of the last sent part.
+    async fn send_step(&mut self, step: Arc<Step<S::Cursor>>) -> Next {
+        self.sent = step.from;
+        let (end, patience) = (step.end, self.patience());
         let mut is_slow = false;
         for (cursor, text) in &step.parts {
-            match timeout(SLOW, self.events.reserve()).await {
+            match timeout(SLOW.min(patience), self.events.reserve()).await {
                 Ok(Ok(permit)) => {
                     self.app.watching.throttle.take(text.len()).await;
                     permit.send(Ok(text.clone()));
                 }
-                Ok(Err(_)) => return false,
+                Ok(Err(_)) => return Next::End,
                 Err(_) => {
                     is_slow = true;
                     break;
                 }
             }
-            sent = *cursor;
+            self.sent = *cursor;
         }
         drop(step);
         if !is_slow {
-            return true;
+            self.sent = end;
+            return Next::Step;
         }
-        self.source.jump(sent);
-        self.events.reserve().await.is_ok()
+        self.source.jump(self.sent);
+        match timeout(patience.saturating_sub(SLOW), self.events.reserve()).await {
+            Ok(Ok(_)) => Next::Step,
+            Ok(Err(_)) => Next::End,
+            Err(_) => Next::Resume,
+        }
+    }
+
+    /// Returns the longest time for which the client may read nothing: half of the time after which its connection is
+    /// cut, so that it can still get the last event.
+    fn patience(&self) -> Duration {
+        self.app.settings.answer_timeout / 2
     }
 
     /// Sends a text; returns false if the client has disconnected.
@@ -305,7 +349,7 @@ impl<S: Source> Live<S> {
     }
 
     /// Waits for a change and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has
-    /// disconnected.
+    /// disconnected, and `Resume` if a heartbeat cannot be queued.
     async fn wait(&mut self) -> Next {
         loop {
             if self.is_over() {
@@ -320,8 +364,10 @@ impl<S: Source> Live<S> {
                 () = self.events.closed() => return Next::End,
                 () = sleep_until(timer) => {}
             }
-            if !self.send(COMMENT).await {
-                return Next::End;
+            match timeout(self.patience(), self.send(COMMENT)).await {
+                Ok(true) => {}
+                Ok(false) => return Next::End,
+                Err(_) => return Next::Resume,
             }
         }
     }

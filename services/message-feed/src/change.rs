@@ -344,8 +344,9 @@ fn change(
     // Events whose values cannot be removed, because their parts are closed for writes.
     let mut closed = BTreeSet::new();
     for _ in 0..ATTEMPTS_MAX {
-        let stored = stored_message(engine, table, &key, target.sequence)?;
-        let row = stored.columns().map_err(|reason| damaged(table, reason))?;
+        let stored = engine.row(table, &key)?;
+        let stored = stored.ok_or_else(|| missing(table, target.sequence))?;
+        let row = columns_of_message(table, &stored, target.sequence)?;
         let time = engine.next_version();
         let Some(mut change) = decide(time, &row)? else {
             return Ok(None);
@@ -627,8 +628,9 @@ pub fn count(
     let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
     let (key, partition) = stored_key(table, feed, target.sequence)?;
     // Reads the message first, because even a refused write would open a part for a message that does not exist.
-    let stored = stored_message(engine, table, &key, target.sequence)?;
-    let row = stored.columns().map_err(|reason| damaged(table, reason))?;
+    let stored = engine.row(table, &key)?;
+    let stored = stored.ok_or_else(|| missing(table, target.sequence))?;
+    let row = columns_of_message(table, &stored, target.sequence)?;
     if newest(table, &row, RECALLED).is_some() {
         return Err(recalled(target.sequence));
     }
@@ -734,14 +736,12 @@ fn check_counters(add: &BTreeMap<String, i64>) -> Result<()> {
     }
 }
 
-/// Returns the row of a message. Neither an event nor the entry of an inbox, which refers to a message, is a message.
-fn stored_message(engine: &Engine, table: &WideTable, key: &[u8], sequence: i64) -> Result<StoredRow> {
-    let stored = engine.row(table, key)?.ok_or_else(|| missing(table, sequence))?;
+/// Decodes the columns of a message. Neither an event nor the entry of an inbox, which refers to a message, is a message.
+fn columns_of_message<'r>(table: &WideTable, stored: &'r StoredRow, sequence: i64) -> Result<Mutation<'r>> {
     let row = stored.columns().map_err(|reason| damaged(table, reason))?;
     let is_other = newest(table, &row, EVENT).is_some() || newest(table, &row, SOURCE).is_some();
-    drop(row);
     match is_other {
-        false => Ok(stored),
+        false => Ok(row),
         true => Err(missing(table, sequence)),
     }
 }

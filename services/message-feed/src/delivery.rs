@@ -226,14 +226,27 @@ fn has_more(engine: &Engine, table: &WideTable, feed: TimelineId, count: usize) 
     Ok(count_members(engine, table, feed, count + 1)? > count)
 }
 
+/// Write of a [`back_fill`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Filled {
+    /// Highest sequence number of the messages.
+    pub(crate) last: i64,
+    /// Number of written entries.
+    pub(crate) entries: u64,
+    /// Number of messages and events that get no entry because their part is closed for writes.
+    pub(crate) skipped: u64,
+}
+
 /// Adds inbox entries for the messages from the sequence number `from` to `until` that a new member sees and that were
-/// not written to the inbox with their messages. Adds no entries for pulled messages. Returns the number of messages
-/// and events that get no entry because their part is closed for writes.
+/// not written to the inbox with their messages. Adds no entries for pulled messages. After each write, calls `written`,
+/// and ends if it breaks. Returns the number of messages and events that get no entry because their part is closed for
+/// writes.
 pub(crate) fn back_fill(
     engine: &Engine,
     table: &Arc<WideTable>,
     (joined, inbox): (&Membership, TimelineId),
     (from, until): (i64, i64),
+    written: &dyn Fn(Filled) -> Result<ControlFlow<()>>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<u64> {
     if from >= until {
@@ -252,15 +265,26 @@ pub(crate) fn back_fill(
     let values = inbox_entry(table, joined.feed);
     let closed = Cell::new(0);
     let write = |entries: &[(i64, i64)]| {
-        // A request that removes the member waits for this claim, and then removes the entries.
-        let _claim = engine.claim_feed(table, joined.feed, std::iter::empty())?;
-        let found = member(engine, table, joined.feed, &joined.user)?;
-        if found.is_none_or(|found| found.joined != joined.joined) {
-            return Ok(ControlFlow::Break(()));
+        let skipped = {
+            // A request that removes the member waits for this claim, and then removes the entries.
+            let _claim = engine.claim_feed(table, joined.feed, std::iter::empty())?;
+            let found = member(engine, table, joined.feed, &joined.user)?;
+            if found.is_none_or(|found| found.joined != joined.joined) {
+                return Ok(ControlFlow::Break(()));
+            }
+            let entry =
+                |entry: &(i64, i64), _: &mut dyn FnMut() -> i64| reference(table, inbox, *entry, &values);
+            write_open(engine, table, entries, &entry)?
+        };
+        closed.set(closed.get() + skipped);
+        match entries.last() {
+            Some((last, _)) => written(Filled {
+                last: *last,
+                entries: entries.len() as u64 - skipped,
+                skipped,
+            }),
+            None => Ok(ControlFlow::Continue(())),
         }
-        let entry = |entry: &(i64, i64), _: &mut dyn FnMut() -> i64| reference(table, inbox, *entry, &values);
-        closed.set(closed.get() + write_open(engine, table, entries, &entry)?);
-        Ok(ControlFlow::Continue(()))
     };
     in_batches(engine, table, ranges, missing, write, is_stopped)?;
     Ok(closed.get())

@@ -19,7 +19,11 @@
 //! that.
 //!
 //! Entries refer to messages, even in tables whose pushed entries have copies.
+//!
+//! The job also completes interrupted joins: it writes the entries of earlier messages that a request has not written
+//! for a new member. It does this in every table with inboxes.
 
+use std::cell::{Cell, RefCell};
 use std::iter;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -35,7 +39,9 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{fan_out_max, is_closed, reference};
-use crate::members::{ENTRIES_PER_WRITE, count_members, inbox_of, members, range_of};
+use crate::members::{
+    ENTRIES_PER_WRITE, JoinEnd, complete_join, count_members, inbox_of, member, members, membership, range_of,
+};
 use crate::message::{damaged, names_in, sequence_of};
 use crate::read::begin_scan;
 use crate::send::{ReaderLists, inbox_entry};
@@ -46,6 +52,8 @@ use crate::state::{Progress, State};
 const MESSAGES_PER_STEP: usize = 100;
 /// Number of entries after which a run ends, so that other jobs run too. The next run continues.
 const ENTRIES_PER_RUN: u64 = 2_000_000;
+/// Number of entries of interrupted joins after which a run continues with the waiting messages.
+const JOIN_ENTRIES_PER_RUN: u64 = ENTRIES_PER_RUN / 2;
 
 /// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,8 +62,12 @@ pub struct FanOutProgress {
     pub feeds: u64,
     /// Number of messages and events whose entries are written.
     pub messages: u64,
-    /// Number of entries that are written.
+    /// Number of interrupted joins that are complete now.
+    pub joins: u64,
+    /// Number of entries that are written, also for interrupted joins.
     pub entries: u64,
+    /// Number of entries of interrupted joins that cannot be written, because their parts are closed for writes.
+    pub skipped: u64,
     /// Number of entries of the messages that were read so far: at most one per message and member.
     pub total: u64,
     /// Bytes of the messages that were read.
@@ -83,12 +95,13 @@ struct Run<'r, 's> {
     step: FanOutStep<'s>,
 }
 
-/// Writes the waiting messages of all feeds of a table to the inboxes, one feed at a time. Ends early after
-/// 2,000,000 entries; the rest stays in the list of waiting messages. A feed that fails does not prevent the others.
+/// Completes the interrupted joins of a table, and writes the waiting messages of all its feeds to the inboxes, one feed
+/// at a time. Ends early after 2,000,000 entries, of which the joins use at most about half, so that many joins do not
+/// delay the messages. The rest stays in the lists. A join or a feed that fails does not prevent the others.
 ///
 /// # Errors
 ///
-/// [`RowsError::Cancelled`] if `step` breaks, and the error of the first feed that has failed: those of
+/// [`RowsError::Cancelled`] if `step` breaks, and the error of the first join or feed that has failed: those of
 /// [`Engine::users_table`], [`Engine::write_rows`] and of scans.
 pub fn fan_out(engine: &Engine, table: &Arc<WideTable>, step: FanOutStep<'_>) -> Result<FanOutProgress> {
     let mut run = Run {
@@ -101,10 +114,24 @@ pub fn fan_out(engine: &Engine, table: &Arc<WideTable>, step: FanOutStep<'_>) ->
     let id = table.table().points().id();
     let mut known = engine.fan_outs().into_iter().filter(|known| known.table == id);
     if !known.any(|known| known.is_complete) {
-        run.find_waiting()?;
-        engine.complete_fan_outs(id);
+        if fan_out_max(table) > 0 {
+            run.find_waiting()?;
+        }
+        if run.find_joins()? {
+            engine.complete_fan_outs(id);
+        }
     }
     let mut failed = None;
+    for (feed, user) in engine.interrupted_joins(table) {
+        match run.join(feed, &user) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => break,
+            Err(RowsError::Cancelled) => return Err(RowsError::Cancelled),
+            // The members of the feed are being deleted, so a later run does not find this one.
+            Err(RowsError::Engine(EngineError::FeedDeleting(_))) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
     for feed in engine.waiting_feeds(table) {
         match run.feed(feed) {
             Ok(ControlFlow::Continue(())) => run.progress.feeds += 1,
@@ -152,6 +179,80 @@ impl<'r> Run<'r, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the joins that were interrupted before the start of the process to the list. Skips damaged rows, after a
+    /// warning in the log. Returns false if the list is full before all are found.
+    fn find_joins(&mut self) -> Result<bool> {
+        let (engine, table) = (self.engine, self.table);
+        let users = Arc::clone(&self.users);
+        let mut rows = begin_scan(
+            engine,
+            &users,
+            range_of(&users, &[])?,
+            Direction::Ascending,
+            usize::MAX,
+        );
+        let mut count = 0_usize;
+        while let Some(found) = rows.next_row()? {
+            count += 1;
+            self.progress.bytes_read += found.row.bytes() as u64;
+            if count.is_multiple_of(ENTRIES_PER_WRITE) {
+                self.step()?;
+            }
+            let member = membership(&users, &found.row).unwrap_or_else(|error| {
+                Engine::warn_of_damaged_member(&users, &found.row.key, &error);
+                None
+            });
+            if let Some(member) = member
+                && member.is_filling
+                && !engine.add_interrupted_join(table, member.feed, &member.user)
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Completes an interrupted join. Breaks if the joins have written too many entries before.
+    fn join(&mut self, feed: TimelineId, user: &str) -> Result<ControlFlow<()>> {
+        let (engine, table) = (self.engine, self.table);
+        self.step()?;
+        let before = self.progress.entries;
+        let (run, messages) = (RefCell::new(&mut *self), Cell::new(0_usize));
+        let is_stopped = || {
+            messages.set(messages.get() + 1);
+            messages.get().is_multiple_of(ENTRIES_PER_WRITE) && run.borrow_mut().step().is_err()
+        };
+        let written = |entries: u64, skipped: u64| {
+            engine.wait_for_searches(table);
+            let mut run = run.borrow_mut();
+            let progress = &mut run.progress;
+            progress.entries += entries;
+            progress.skipped += skipped;
+            progress.total += entries;
+            match progress.entries + progress.skipped >= JOIN_ENTRIES_PER_RUN {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let end = complete_join(engine, table, (feed, user), &written, &is_stopped);
+        engine.add_fan_out_entries(self.progress.entries - before);
+        match end? {
+            JoinEnd::Stopped => return Ok(ControlFlow::Break(())),
+            JoinEnd::Complete => self.progress.joins += 1,
+            JoinEnd::Gone => {}
+        }
+        engine.end_interrupted_join(table, feed, user);
+        // The user may have left and joined again, and the new join may be interrupted too. The list has only one entry
+        // for both.
+        let newer = member(engine, table, feed, user).inspect_err(|_| {
+            engine.add_interrupted_join(table, feed, user);
+        })?;
+        if newer.is_some_and(|newer| newer.is_filling) {
+            engine.add_interrupted_join(table, feed, user);
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Begins a scan of the messages of a feed in a range of sequence numbers. The end of the range is exclusive.

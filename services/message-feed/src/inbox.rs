@@ -4,6 +4,7 @@
 //! which are unique within the table. The entries of the inbox refer to messages, or hold copies of them. Pulled
 //! messages are read from their feeds, and merged with the entries.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
-use tideline_rows::{Result, RowsError};
+use tideline_rows::{Result, RowsError, token};
 
 use crate::delivery::audience;
 use crate::members::{Membership, UserRows, known_inbox, user_rows};
@@ -304,6 +305,8 @@ pub struct Conversation {
 pub struct Conversations {
     /// Conversations, the one with the newest message first.
     pub conversations: Vec<Conversation>,
+    /// Token of the next page; `None` at the end.
+    pub next: Option<String>,
     /// Number of all conversations.
     pub total: usize,
     /// Number of unread messages of all conversations that are not muted.
@@ -312,124 +315,173 @@ pub struct Conversations {
     _memory: Option<Reservation>,
 }
 
-/// Returns the conversations of a user with the newest messages, and counts the unread messages of all. Reads the
-/// newest message of each conversation and all unread messages.
+/// Position of a conversation in a list: the sequence number of its newest message, or the time of the membership
+/// without messages, and its feed. The list is in descending order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ConversationPosition {
+    activity: i64,
+    feed: [u8; 16],
+}
+
+impl ConversationPosition {
+    fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&self.activity.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.feed);
+        bytes
+    }
+
+    /// Decodes a position; `None` if the number of bytes is wrong.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (activity, feed) = bytes.split_first_chunk()?;
+        Some(Self {
+            activity: i64::from_be_bytes(*activity),
+            feed: feed.try_into().ok()?,
+        })
+    }
+}
+
+/// Returns a page of the conversations of a user, those with the newest messages first, and counts the unread messages
+/// of all. `page` is the token of the previous page. Messages that arrive between two pages move their conversations to
+/// the begin of the list; no other conversation is missed or returned twice. Reads the newest message of each
+/// conversation and all unread messages.
 ///
 /// # Errors
 ///
-/// The errors of [`page`], and [`EngineError::Memory`] if the memory of the newest messages cannot be reserved.
+/// [`RowsError::Invalid`] for a token that is damaged or belongs to another list, the errors of [`page`], and
+/// [`EngineError::Memory`] if the memory of the newest messages cannot be reserved.
 pub fn conversations(
     engine: &Engine,
     table: &Arc<WideTable>,
     user: &str,
-    limit: usize,
+    (limit, page): (usize, Option<&str>),
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Conversations> {
+    let mut list = table.table().points().id().0.to_le_bytes().to_vec();
+    list.extend_from_slice(user.as_bytes());
+    let after = page.map(|token| {
+        let position = token::decode(&list, token);
+        position
+            .and_then(|bytes| ConversationPosition::from_bytes(&bytes))
+            .ok_or_else(|| {
+                RowsError::Invalid(
+                    "page is damaged or belongs to another list; send the `next` of a response for the same user"
+                        .to_owned(),
+                )
+            })
+    });
+    let after = after.transpose()?;
     let UserRows { memberships, blocked } = user_rows(engine, table, user)?;
     let viewer = Viewer::with_blocked(user, blocked);
-    let mut newest: Vec<(Option<(i64, StoredRow)>, Membership)> = Vec::with_capacity(memberships.len());
-    let mut memory = engine.memory().open("conversations");
-    for member in memberships {
-        let message = newest_message(engine, table, &member, &viewer, is_stopped)?;
-        let bytes = message.as_ref().map_or(0, |(_, row)| row.bytes() as u64);
-        memory.grow(bytes).map_err(EngineError::from)?;
-        newest.push((message, member));
-    }
-    newest.sort_by_key(|(message, member)| {
-        let sequence = message.as_ref().map(|(sequence, _)| *sequence);
-        std::cmp::Reverse(sequence.unwrap_or(member.joined))
-    });
     let mut found = Conversations {
-        total: newest.len(),
+        total: memberships.len(),
         ..Conversations::default()
     };
-    let encoder = MessageEncoder::default();
-    for (last, member) in newest {
-        let (unread, mentions) = unread(engine, table, &member, &viewer, is_stopped)?;
+    let mut listed = Vec::with_capacity(memberships.len());
+    let mut memory = engine.memory().open("conversations");
+    for member in memberships {
+        let news = news(engine, table, &member, &viewer, is_stopped)?;
         if !member.is_muted {
-            found.unread += unread;
+            found.unread += news.unread;
         }
-        if found.conversations.len() < limit {
-            let feed = engine.timeline(table.table(), member.feed);
-            let feed = match feed {
-                Ok(feed) => feed,
-                // The feed is being deleted.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let last = last.map(|(_, row)| encoded(table, &encoder, &row)).transpose()?;
-            let bytes = last.as_ref().map_or(0, |json| json.len() as u64);
-            memory.grow(bytes).map_err(EngineError::from)?;
-            found.conversations.push(Conversation {
-                member,
-                feed,
-                last,
-                unread,
-                mentions,
-            });
+        let position = ConversationPosition {
+            activity: news
+                .last
+                .as_ref()
+                .map_or(member.joined, |(sequence, _)| *sequence),
+            feed: member.feed.0,
+        };
+        if after.is_some_and(|after| position >= after) {
+            continue;
         }
+        let bytes = news.last.as_ref().map_or(0, |(_, row)| row.bytes() as u64);
+        memory.grow(bytes).map_err(EngineError::from)?;
+        listed.push((position, news, member));
+    }
+    listed.sort_unstable_by_key(|(position, ..)| Reverse(*position));
+    let encoder = MessageEncoder::default();
+    let mut last: Option<ConversationPosition> = None;
+    for (position, news, member) in listed {
+        if found.conversations.len() >= limit {
+            found.next = last.map(|last| token::encode(&list, &last.to_bytes()));
+            break;
+        }
+        let feed = match engine.described_feed(table, member.feed) {
+            Ok(feed) => feed,
+            // The feed is being deleted.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let message = news
+            .last
+            .map(|(_, row)| encoded(table, &encoder, &row))
+            .transpose()?;
+        let bytes = message.as_ref().map_or(0, |json| json.len() as u64);
+        memory.grow(bytes).map_err(EngineError::from)?;
+        found.conversations.push(Conversation {
+            member,
+            feed,
+            last: message,
+            unread: news.unread,
+            mentions: news.mentions,
+        });
+        last = Some(position);
     }
     found._memory = Some(memory);
     Ok(found)
 }
 
-/// Returns the newest message of a feed that a member sees.
-fn newest_message(
+/// Number of messages of a conversation that are read at first. Most conversations have at most one unread message, and
+/// the message before it ends the read.
+const NEWS_ROWS: usize = 2;
+
+/// Newest message of a conversation, and its unread messages.
+#[derive(Debug, Default)]
+struct News {
+    /// Newest message that the member sees, with its sequence number.
+    last: Option<(i64, StoredRow)>,
+    /// Number of unread messages.
+    unread: u64,
+    /// Number of unread messages that mention the user.
+    mentions: u64,
+}
+
+/// Reads the messages of a feed that a member sees, the newest first, until the newest one is found and all unread ones
+/// are counted.
+fn news(
     engine: &Engine,
     table: &Arc<WideTable>,
     member: &Membership,
     viewer: &Viewer,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<Option<(i64, StoredRow)>> {
+) -> Result<News> {
     let bounds = (Bound::Included(member.visible_from), Bound::Unbounded);
     let ranges = engine.messages_of(table, member.feed, bounds)?;
-    let mut scan = begin_scan(engine, table, ranges, Direction::Descending, 1);
+    let mut scan = begin_scan(engine, table, ranges, Direction::Descending, NEWS_ROWS);
+    let mut news = News::default();
     while let Some(found) = scan.next_row()? {
         if is_stopped() {
             return Err(RowsError::Cancelled);
+        }
+        let sequence = sequence_of(table, &found.row.key)?;
+        let is_read = member.cursor.is_some_and(|cursor| sequence <= cursor);
+        if is_read && news.last.is_some() {
+            break;
         }
         let is_shown = {
             let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-            newest(table, &columns, EVENT).is_none() && viewer.sees(table, &columns)
+            let is_shown = newest(table, &columns, EVENT).is_none() && viewer.sees(table, &columns);
+            let is_own = || matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *viewer.user);
+            if is_shown && !is_read && newest(table, &columns, RECALLED).is_none() && !is_own() {
+                news.unread += 1;
+                let mentioned = names_in(table, &columns, MENTIONS).unwrap_or_default();
+                news.mentions += u64::from(mentioned.contains(&viewer.user));
+            }
+            is_shown
         };
-        if is_shown {
-            return Ok(Some((sequence_of(table, &found.row.key)?, found.row)));
+        if is_shown && news.last.is_none() {
+            news.last = Some((sequence, found.row));
         }
     }
-    Ok(None)
-}
-
-/// Counts the unread messages of a member, and the unread messages that mention the user.
-fn unread(
-    engine: &Engine,
-    table: &Arc<WideTable>,
-    member: &Membership,
-    viewer: &Viewer,
-    is_stopped: &dyn Fn() -> bool,
-) -> Result<(u64, u64)> {
-    let cursor = member.cursor.map(Bound::Excluded);
-    let low = match cursor {
-        Some(Bound::Excluded(cursor)) if cursor >= member.visible_from => Bound::Excluded(cursor),
-        _ => Bound::Included(member.visible_from),
-    };
-    let ranges = engine.messages_of(table, member.feed, (low, Bound::Unbounded))?;
-    let mut scan = begin_scan(engine, table, ranges, Direction::Ascending, usize::MAX);
-    let (mut unread, mut mentions) = (0, 0);
-    while let Some(found) = scan.next_row()? {
-        if is_stopped() {
-            return Err(RowsError::Cancelled);
-        }
-        let columns = found.row.columns().map_err(|reason| damaged(table, reason))?;
-        let is_own = matches!(newest(table, &columns, SENDER), Some(CellValue::String(sender)) if *sender == *viewer.user);
-        let counts = !is_own
-            && newest(table, &columns, EVENT).is_none()
-            && newest(table, &columns, RECALLED).is_none()
-            && viewer.sees(table, &columns);
-        if counts {
-            unread += 1;
-            let mentioned = names_in(table, &columns, MENTIONS).unwrap_or_default();
-            mentions += u64::from(mentioned.contains(&viewer.user));
-        }
-    }
-    Ok((unread, mentions))
+    Ok(news)
 }

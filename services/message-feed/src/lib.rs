@@ -15,7 +15,7 @@
 //! | [`change`] | edits, recalls, deletions and counters |
 //! | [`blocks`] | senders whose messages a user does not see |
 //! | `delivery` | delivery of messages to inboxes: pushed, or read from the feed |
-//! | [`fan_out`](mod@fan_out) | job that writes the messages of feeds with many members to inboxes |
+//! | [`fan_out`](mod@fan_out) | job that writes the messages of feeds with many members to inboxes, and completes interrupted joins |
 //! | [`inbox`] | inboxes and conversations of users |
 //! | [`members`] | members of feeds, cursors of users |
 //! | [`read`] | pages of one feed, of several feeds, and of several merged feeds; counts |

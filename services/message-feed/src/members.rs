@@ -2,17 +2,22 @@
 //!
 //! A membership is a row of the table of users, under (user, feed, ""). The cursors of devices are rows under (user,
 //! feed, device), and the state of the delivery of a feed is in rows of the user "".
+//!
+//! A join with history marks the membership until the inbox has the entries of all earlier messages. If the request is
+//! interrupted, the job of the module `fan_out` completes the entries, or the request does if it is repeated.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tideline_engine::backend::Direction;
+use tideline_engine::fail_points::{When, pass};
 use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::feed::{CURSOR, FILLING, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
+use tideline_engine::model::feed::{CURSOR, FILLED, FILLING, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
 use tideline_engine::model::{Durability, TimelineId};
 use tideline_engine::rows::{
     Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowWrite, RowWriteOptions,
@@ -22,7 +27,7 @@ use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::{Result, RowsError};
 
 use crate::blocks::sender_of;
-use crate::delivery::{audience, back_fill, pull, purge, push_max, shrunk};
+use crate::delivery::{Filled, audience, back_fill, pull, purge, push_max, shrunk};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::{begin_index_scan, begin_scan};
 use crate::send::delete_rows;
@@ -32,6 +37,9 @@ use crate::viewer::inbox_user;
 pub const INBOX: &str = "inbox";
 /// Number of inbox entries that one write of a back-fill adds, and that one write of a removal removes.
 pub(crate) const ENTRIES_PER_WRITE: usize = 1_000;
+/// Number of inbox entries after which the progress of an interrupted join is stored. After a crash, at most so many
+/// entries are written again.
+const ENTRIES_PER_MARK: u64 = 100_000;
 
 /// Membership of a user in a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +59,8 @@ pub struct Membership {
     /// True while the inbox does not have the entries of all earlier messages yet that the member sees. Readers of the
     /// inbox read the messages from the feed until then.
     pub is_filling: bool,
+    /// Sequence number below which the inbox has these entries after an interrupted join; `None` = not known.
+    pub filled: Option<i64>,
 }
 
 /// Returns the name of the inbox of a user.
@@ -83,7 +93,7 @@ pub(crate) fn user_key(
 }
 
 /// Returns the membership that a row holds; `None` for other rows.
-fn membership(users: &WideTable, row: &StoredRow) -> Result<Option<Membership>> {
+pub(crate) fn membership(users: &WideTable, row: &StoredRow) -> Result<Option<Membership>> {
     let values = users.layout().decode(&row.key);
     let values = values.map_err(|error| damaged(users, error))?;
     let [
@@ -112,6 +122,7 @@ fn membership(users: &WideTable, row: &StoredRow) -> Result<Option<Membership>> 
         cursor: number(CURSOR),
         is_muted: matches!(newest(users, &columns, MUTED), Some(CellValue::Bool(true))),
         is_filling: matches!(newest(users, &columns, FILLING), Some(CellValue::Bool(true))),
+        filled: number(FILLED),
     }))
 }
 
@@ -253,7 +264,7 @@ pub struct Joined {
 /// Adds a user to the members of a feed, and creates the feed and the inbox if they do not exist. `visible_from` is the
 /// lowest sequence number of earlier messages that the inbox shows; `None` = only later messages. Repeating the request
 /// is safe: it completes an interrupted request, and does not change an existing membership. After an interrupted
-/// request, readers of the inbox read the messages from the feed.
+/// request, readers of the inbox read the messages from the feed, until the job `fan_out` has completed it.
 ///
 /// # Errors
 ///
@@ -312,34 +323,123 @@ pub fn join(
     };
     engine.audience_changed(table, feed);
     let known_from = engine.next_version();
-    let joined = member(engine, table, feed, user)?;
+    let joined = member(engine, table, feed, user).inspect_err(|_| {
+        // The membership may be stored already.
+        engine.add_interrupted_join(table, feed, user);
+    })?;
     let mut joined = joined.ok_or_else(|| {
         RowsError::ConditionFailed(format!(
             "user {user:?} has left the feed meanwhile; send the request again"
         ))
     })?;
-    if is_new {
-        // A request that has read the members before the join can have given its message a number above the time of
-        // the join. Its message is neither written to the inbox nor a part of the history. The range is short.
-        let meanwhile = (joined.joined.max(joined.visible_from), known_from);
-        back_fill(engine, table, (&joined, inbox), meanwhile, &|| false)?;
-    } else if joined.is_filling {
-        // An earlier request was interrupted, perhaps before it has written the entries of these messages.
+    let fill = |range, is_stopped: &dyn Fn() -> bool| {
+        let written = |_: Filled| -> Result<ControlFlow<()>> {
+            pass::<EngineError>("feed_join", "write", When::After)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        back_fill(engine, table, (&joined, inbox), range, &written, is_stopped)
+    };
+    let complete = || -> Result<u64> {
         let since = (joined.joined.max(joined.visible_from), known_from);
-        back_fill(engine, table, (&joined, inbox), since, is_stopped)?;
-    }
-    if audience(engine, table, feed)?.members.len() > push_max(table) {
-        pull(engine, table, &users, feed)?;
-    }
-    let history = (joined.visible_from, joined.joined);
-    let skipped = back_fill(engine, table, (&joined, inbox), history, is_stopped)?;
+        if is_new {
+            // A request that has read the members before the join can have given its message a number above the time of
+            // the join. Its message is neither written to the inbox nor a part of the history. The range is short.
+            fill(since, &|| false)?;
+        } else if joined.is_filling {
+            // An earlier request was interrupted, perhaps before it has written the entries of these messages.
+            fill(since, is_stopped)?;
+        }
+        if audience(engine, table, feed)?.members.len() > push_max(table) {
+            pull(engine, table, &users, feed)?;
+        }
+        let skipped = fill((joined.visible_from, joined.joined), is_stopped)?;
+        if joined.is_filling {
+            end_filling(engine, &users, &joined)?;
+        }
+        Ok(skipped)
+    };
+    let skipped = complete();
     if std::mem::take(&mut joined.is_filling) {
-        end_filling(engine, &users, &joined)?;
+        match &skipped {
+            Ok(_) => engine.end_interrupted_join(table, feed, user),
+            Err(_) => {
+                engine.add_interrupted_join(table, feed, user);
+            }
+        }
     }
+    let skipped = skipped?;
     Ok(Joined {
         member: joined,
         skipped,
     })
+}
+
+/// End of a run that completes an interrupted join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JoinEnd {
+    /// The inbox has all entries.
+    Complete,
+    /// The user has left, or another request has completed the join.
+    Gone,
+    /// The run had to end before. The next run continues after the last entries.
+    Stopped,
+}
+
+/// Writes the inbox entries that an interrupted join has not written. After each write, calls `written` with the number
+/// of written entries, and the number of entries that cannot be written because their parts are closed for writes. Ends
+/// if it breaks.
+///
+/// # Errors
+///
+/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`join`].
+pub(crate) fn complete_join(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (feed, user): (TimelineId, &str),
+    written: &dyn Fn(u64, u64) -> ControlFlow<()>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<JoinEnd> {
+    let users = engine.users_table(table)?;
+    let known = member(engine, table, feed, user)?;
+    let Some(joined) = known.filter(|joined| joined.is_filling) else {
+        return Ok(JoinEnd::Gone);
+    };
+    let inbox = engine.feed_or_new(table, &inbox_of(user)?)?;
+    // The request may have ended before it has changed the delivery of the feed.
+    if audience(engine, table, feed)?.members.len() > push_max(table) {
+        pull(engine, table, &users, feed)?;
+    }
+    // The history, and the messages since the join: their entries may be missing too. Entries that exist do not change.
+    let from = joined.filled.unwrap_or(joined.visible_from);
+    let range = (from.max(joined.visible_from), engine.next_version());
+    let (last, unmarked) = (Cell::new(None::<i64>), Cell::new(0));
+    let end = Cell::new(ControlFlow::Continue(()));
+    let mark = || match last.take() {
+        Some(last) => set_filled(engine, &users, &joined, last.saturating_add(1)),
+        None => Ok(()),
+    };
+    let at_write = |filled: Filled| -> Result<ControlFlow<()>> {
+        last.set(Some(filled.last));
+        unmarked.set(unmarked.get() + filled.entries + filled.skipped);
+        if unmarked.get() >= ENTRIES_PER_MARK {
+            unmarked.set(0);
+            mark()?;
+        }
+        end.set(written(filled.entries, filled.skipped));
+        Ok(end.get())
+    };
+    let filled = back_fill(engine, table, (&joined, inbox), range, &at_write, is_stopped);
+    if filled.is_err() || end.get().is_break() {
+        mark()?;
+    }
+    filled?;
+    if end.get().is_break() {
+        return Ok(JoinEnd::Stopped);
+    }
+    match end_filling(engine, &users, &joined)? {
+        true => Ok(JoinEnd::Complete),
+        false => Ok(JoinEnd::Gone),
+    }
 }
 
 /// Returns true for the name of an inbox. The inbox need not exist.
@@ -354,8 +454,36 @@ fn is_inbox(engine: &Engine, table: &WideTable, feed: &FeedName) -> Result<bool>
 }
 
 /// Stores that the inbox of a member has the entries of all messages that the member sees. After a crash, the mark can
-/// still exist; readers then read more than they need.
-fn end_filling(engine: &Engine, users: &WideTable, joined: &Membership) -> Result<()> {
+/// still exist; readers then read more than they need. Returns false if the user has left.
+fn end_filling(engine: &Engine, users: &WideTable, joined: &Membership) -> Result<bool> {
+    let cleared = |_: i64| {
+        let mut columns = [FILLING, FILLED].map(|name| Column::cleared(users.column(name).0));
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+        columns.to_vec()
+    };
+    change_filling(engine, users, joined, &cleared)
+}
+
+/// Stores the sequence number below which the inbox of a member has the entries.
+fn set_filled(engine: &Engine, users: &WideTable, joined: &Membership, end: i64) -> Result<()> {
+    let filled = |time: i64| {
+        let (name, value) = reserved(users, FILLED, CellValue::I64(end));
+        vec![Column {
+            clears: true,
+            ..Column::with(name, time, value)
+        }]
+    };
+    change_filling(engine, users, joined, &filled)?;
+    Ok(())
+}
+
+/// Changes columns of a membership. Returns false if the user has left. `columns` gets the time of the write.
+fn change_filling(
+    engine: &Engine,
+    users: &WideTable,
+    joined: &Membership,
+    columns: &dyn Fn(i64) -> Vec<Column<'static>>,
+) -> Result<bool> {
     let (key, partition) = user_key(users, &joined.user, joined.feed, "")?;
     // The user can have left and joined again.
     let is_same = |row: Option<&Mutation<'_>>| {
@@ -363,12 +491,13 @@ fn end_filling(engine: &Engine, users: &WideTable, joined: &Membership) -> Resul
         matches!(time, Some(CellValue::I64(time)) if *time == joined.joined)
     };
     let make = |next_id: &mut dyn FnMut() -> i64| {
+        let time = next_id();
         Ok(vec![RowWrite {
             key: key.clone(),
             partition,
-            time: next_id(),
+            time,
             action: Action::Update(Update {
-                columns: vec![Column::cleared(users.column(FILLING).0)],
+                columns: columns(time),
                 ..Update::default()
             }),
             condition: Some(Box::new(is_same) as RowCondition<'_>),
@@ -379,8 +508,8 @@ fn end_filling(engine: &Engine, users: &WideTable, joined: &Membership) -> Resul
         durability: Some(Durability::Buffered),
         ..RowWriteOptions::default()
     };
-    engine.write_rows(users, &make, &options)?;
-    Ok(())
+    let (_, written) = engine.write_rows(users, &make, &options)?;
+    Ok(matches!(written.rows.first(), Some(RowOutcome::Written(_))))
 }
 
 /// Removes a user from the members of a feed, and removes the entries of the feed from the inbox of the user. Returns

@@ -1,5 +1,8 @@
 //! Searches over messages: a search over the rows of the table, limited to feeds.
 //!
+//! Inbox entries are rows too. A search in all feeds omits them by a condition on the column that only entries have, if
+//! the index has this column and the request does not test it.
+//!
 //! A search on behalf of a user reads each match, because the index has neither the lists of a message nor the blocks
 //! of the user. So its pages, its total and its tokens do not depend on hidden messages.
 
@@ -8,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use tideline_engine::condition::Condition;
+use tideline_engine::condition::{Condition, Subject};
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::TimelineId;
 use tideline_engine::model::feed::{EXCEPT, FEED, SOURCE, TO};
@@ -44,9 +47,18 @@ pub fn search(
         has_feed: true,
         ..MessageEncoder::default()
     };
+    let omits_entries = request.feeds.is_none()
+        && user.is_none()
+        && !request.inbox_entries
+        && can_omit_entries(table, request.index.as_deref(), request.filter.as_ref());
     let rows = SearchRows {
         index: request.index,
-        filter: condition(engine, table, (request.feeds.as_deref(), user), request.filter)?,
+        filter: condition(
+            engine,
+            table,
+            (request.feeds.as_deref(), user, omits_entries),
+            request.filter,
+        )?,
         sort: request.sort,
         limit: request.limit,
         highlight: request.highlight,
@@ -85,16 +97,56 @@ pub fn search(
     search.guarded_page(engine, table, (&selection, &encoder), &guard, is_stopped, take)
 }
 
+/// Returns true if a search in all feeds can omit inbox entries: the index has the column that only entries have, and
+/// the condition of the request neither tests this column nor selects feeds.
+fn can_omit_entries(table: &WideTable, index: Option<&str>, filter: Option<&RowFilter>) -> bool {
+    let indexes = table.settings().search_indexes.iter();
+    let mut indexes = indexes.filter(|spec| index.is_none_or(|name| spec.name == name));
+    table.feed().inboxes.is_some()
+        && indexes.all(|spec| spec.columns.iter().any(|column| column.column == SOURCE))
+        && !filter.is_some_and(|filter| tests_source(&filter.0))
+}
+
+/// Returns true if a condition tests the feed of a message, or the column that only inbox entries have.
+fn tests_source(condition: &Condition) -> bool {
+    match condition {
+        Condition::All | Condition::Saved(_) => false,
+        Condition::And(parts) | Condition::Or(parts) => parts.iter().any(tests_source),
+        Condition::Not(part) => tests_source(part),
+        Condition::Leaf { subject, .. } => {
+            matches!(subject, Subject::Column(name) if [FEED, SOURCE].contains(&name.as_str()))
+        }
+    }
+}
+
 /// Returns the condition of a search in feeds on behalf of a user, if there is one; `None` for all messages.
+/// `omits_entries` is true for a search in all feeds without inbox entries.
 fn condition(
     engine: &Engine,
     table: &WideTable,
-    (feeds, user): (Option<&[String]>, Option<&str>),
+    (feeds, user, omits_entries): (Option<&[String]>, Option<&str>, bool),
     filter: Option<RowFilter>,
 ) -> Result<Option<RowFilter>> {
-    let Some(feeds) = feeds else {
-        return Ok(filter);
+    let added = match feeds {
+        Some(feeds) => in_feeds(engine, table, (feeds, user))?,
+        None if omits_entries => json!({"column": SOURCE, "exists": false}),
+        None => return Ok(filter),
     };
+    let added = serde_json::from_value::<RowFilter>(added);
+    let added = added.map_err(|error| RowsError::Invalid(error.to_string()))?;
+    // A `Value` does not keep all digits of a number, so the conditions are joined without one.
+    Ok(Some(match filter {
+        None => added,
+        Some(RowFilter(filter)) => RowFilter(Condition::And(vec![added.0, filter])),
+    }))
+}
+
+/// Returns the condition on the feeds of a search.
+fn in_feeds(
+    engine: &Engine,
+    table: &WideTable,
+    (feeds, user): (&[String], Option<&str>),
+) -> Result<serde_json::Value> {
     if feeds.len() > FEEDS_MAX {
         return Err(RowsError::over(
             "number of feeds",
@@ -112,11 +164,5 @@ fn condition(
         .map(|feed| readable_feed(engine, table, &FeedName::parse(feed), user));
     let ids = ids.collect::<Result<Vec<_>>>()?;
     let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    let in_feeds = serde_json::from_value::<RowFilter>(json!({"column": FEED, "in": ids}))
-        .map_err(|error| RowsError::Invalid(error.to_string()))?;
-    // A `Value` does not keep all digits of a number, so the conditions are joined without one.
-    Ok(Some(match filter {
-        None => in_feeds,
-        Some(RowFilter(filter)) => RowFilter(Condition::And(vec![in_feeds.0, filter])),
-    }))
+    Ok(json!({"column": FEED, "in": ids}))
 }

@@ -61,12 +61,12 @@ impl Viewer {
 ///
 /// # Errors
 ///
-/// The errors of [`Engine::timeline`], except that the feed does not exist.
+/// The errors of [`Engine::described_feed`], except that the feed does not exist.
 pub fn inbox_user(engine: &Engine, table: &WideTable, feed: TimelineId) -> Result<Option<String>> {
     if table.feed().inboxes.is_none() {
         return Ok(None);
     }
-    match engine.timeline(table.table(), feed) {
+    match engine.described_feed(table, feed) {
         Ok(feed) if feed.measurement == INBOX => {
             let mut tags = feed.tags.into_iter();
             Ok(tags.find(|(key, _)| key == "user").map(|(_, user)| user))

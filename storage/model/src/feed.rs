@@ -142,6 +142,8 @@ pub const MUTED: &str = "muted";
 /// Column of a membership: true while the inbox does not have the entries of all earlier messages yet that the member
 /// sees. Readers of the inbox read the messages from the feed until then.
 pub const FILLING: &str = "filling";
+/// Column of a membership with [`FILLING`]: sequence number below which the job has completed the entries of the inbox.
+pub const FILLED: &str = "filled";
 /// Column of the state of a feed: ranges of sequence numbers that members read from the feed, as a JSON list. The row
 /// [`FAN_OUT`] stores the progress of the fan-out in the same column.
 pub const PULLED: &str = "pulled";

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, SecondsFormat, Timelike, Utc};
 
 /// Nanoseconds since 1970-01-01T00:00:00 UTC, without leap seconds; negative before that time.
 ///
@@ -85,6 +85,46 @@ impl Timestamp {
     /// Formats as RFC 3339 in UTC, with as many fractional digits (0, 3, 6 or 9) as necessary.
     pub fn to_rfc3339(self) -> String {
         DateTime::<Utc>::from_timestamp_nanos(self.0).to_rfc3339_opts(SecondsFormat::AutoSi, true)
+    }
+
+    /// Appends the text of [`to_rfc3339`](Self::to_rfc3339). This is several times as fast, because it writes single
+    /// digits, and needs no text of its own. Responses have such a text for each row.
+    pub fn write_rfc3339(self, out: &mut Vec<u8>) {
+        let time = DateTime::<Utc>::from_timestamp_nanos(self.0);
+        // The years of all timestamps have four digits.
+        push_digits(time.year().unsigned_abs(), 4, out);
+        for (separator, number) in [
+            (b'-', time.month()),
+            (b'-', time.day()),
+            (b'T', time.hour()),
+            (b':', time.minute()),
+            (b':', time.second()),
+        ] {
+            out.push(separator);
+            push_digits(number, 2, out);
+        }
+        let nanos = time.timestamp_subsec_nanos();
+        let (fraction, digits) = match nanos {
+            0 => (0, 0),
+            _ if nanos.is_multiple_of(1_000_000) => (nanos / 1_000_000, 3),
+            _ if nanos.is_multiple_of(1_000) => (nanos / 1_000, 6),
+            _ => (nanos, 9),
+        };
+        if digits > 0 {
+            out.push(b'.');
+            push_digits(fraction, digits, out);
+        }
+        out.push(b'Z');
+    }
+}
+
+/// Appends the last `count` decimal digits of a number.
+fn push_digits(mut number: u32, count: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + count, b'0');
+    for digit in out[start..].iter_mut().rev() {
+        *digit += (number % 10) as u8;
+        number /= 10;
     }
 }
 
@@ -369,5 +409,23 @@ mod tests {
             );
         }
         assert_eq!(Timestamp::parse_rfc3339("3000-01-01T00:00:00Z"), None);
+    }
+
+    #[test]
+    fn both_forms_of_rfc_3339_are_equal() {
+        let spread = (-5_000..5_000).map(|part| part * (i64::MAX / 5_000));
+        let rounded = spread.clone().flat_map(|nanos| {
+            [1_000, 1_000_000, NANOS_PER_SECOND].map(|unit| nanos.div_euclid(unit).saturating_mul(unit))
+        });
+        let bounds = [Timestamp::MIN.0, Timestamp::MAX.0, -1, 0, 1];
+        for nanos in spread.chain(rounded).chain(bounds) {
+            let time = Timestamp::from_nanos_clamped(nanos);
+            let mut written = b"at ".to_vec();
+            time.write_rfc3339(&mut written);
+            assert_eq!(
+                String::from_utf8(written).expect("a text"),
+                format!("at {}", time.to_rfc3339())
+            );
+        }
     }
 }

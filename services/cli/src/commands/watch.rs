@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<()> {
     let request = Value::from(request).to_string();
     let stream = client.stream(&client.of_table("/watch"), EVENTS, &request)?;
     let mut is_empty = true;
-    events::each(&client, stream, |event| {
+    events::each(&client, stream, "--from", |event| {
         is_empty &= event.name == "ready";
         show(&client, &event, arguments.connection.server.json)
     })?;

@@ -148,6 +148,16 @@ fn put_fan_outs(figures: &mut Figures<'_>, engine: &Engine) -> fmt::Result {
         "feed_fan_out_entries",
         "Inbox entries that the job fan_out has written",
         engine.fan_out_entries() as f64,
+    )?;
+    figures.gauges(
+        "feed_interrupted_joins",
+        "Known joins whose request was interrupted before the inbox had all entries. The job fan_out completes them. Inboxes show the messages nevertheless",
+        (LABEL, &values(&|table| table.joins as f64)),
+    )?;
+    figures.counter(
+        "feed_interrupted_joins_ended",
+        "Interrupted joins that were completed, or whose member has left",
+        engine.ended_joins() as f64,
     )
 }
 

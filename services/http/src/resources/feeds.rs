@@ -387,7 +387,7 @@ async fn find_messages(
 
 /// Describes a feed.
 fn detail_of(engine: &Engine, table: &Arc<WideTable>, feed: TimelineId, id: RequestId) -> Result<FeedDetail> {
-    let timeline = engine.timeline(table.table(), feed)?;
+    let timeline = engine.described_feed(table, feed)?;
     Ok(FeedDetail {
         id: feed.to_string(),
         kind: timeline.measurement,

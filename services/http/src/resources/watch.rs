@@ -50,6 +50,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 ///   hidden by a policy are not sent.
 /// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the client was so slow that
 ///   the next writes are no longer available.
+/// * `resume`: the last event (`WatchResume`). The client has read nothing for half of `http.answer_timeout`. Start the
+///   watch again from the `id` of the event.
 ///
 /// To continue right after an event, send its `id` as `from` or in the header `Last-Event-ID`; the header takes
 /// precedence. No event is missed, and the points before the event are not sent again, even across a restart of the

@@ -338,6 +338,47 @@ fn a_search_finds_and_counts_only_what_the_principal_sees() {
 }
 
 #[test]
+fn a_search_without_a_principal_finds_each_message_once() {
+    let (server, _) = start();
+    let columns = ["feed", "sender", "source"].map(|column| json!({"column": column, "as": "keyword"}));
+    let index = json!({"name": "messages", "columns": columns});
+    let path = format!("{TABLE}/search-indexes?refresh=wait");
+    let created = request(&server, "POST", &path, &index);
+    assert!([200, 201].contains(&created.status), "{}", created.text());
+    let total = |body: Value| {
+        let found = search(&server, &body).expect(200);
+        let count = found["messages"].as_array().expect("a list").len();
+        assert_eq!(found["total"], count, "{body}");
+        count
+    };
+    // Four messages, and their entries: three each for the first two, two for `to` and two for `except`.
+    assert_eq!((total(json!({})), total(json!({"inbox_entries": true}))), (4, 14));
+    let others = json!({"not": {"column": "sender", "equals": "ann"}});
+    assert_eq!(total(json!({"where": others})), 1);
+    assert_eq!(total(json!({"where": others, "inbox_entries": true})), 11);
+    // Conditions on entries and on inboxes keep their meaning.
+    assert_eq!(total(json!({"where": {"column": "source", "exists": true}})), 10);
+    let inbox = server.get(&format!("{TABLE}/feeds/inbox,user=bea")).expect(200);
+    assert_eq!(total(json!({"feeds": ["inbox,user=bea"]})), 3);
+    assert_eq!(
+        total(json!({"where": {"column": "feed", "equals": inbox["id"]}})),
+        3
+    );
+    // Pages of one message have the same total, and continue until the end.
+    let (mut page, mut found) = (json!({"limit": 1}), 0);
+    loop {
+        let read = search(&server, &page).expect(200);
+        assert_eq!(read["total"], 4);
+        found += read["messages"].as_array().expect("a list").len();
+        match read["next"].as_str() {
+            Some(next) => page["page_token"] = json!(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, 4);
+}
+
+#[test]
 fn a_search_does_not_find_the_text_of_an_edit_after_a_recall() {
     let (server, sequences) = start();
     create_index(&server);

@@ -17,7 +17,7 @@ use tideline_http::HttpSettings;
 use tideline_testkit::{Random, seed};
 
 use crate::client::{Response, Server};
-use crate::watches::metric;
+use crate::watches::{metric, until_stuck};
 
 /// Longest time until an event.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -248,7 +248,7 @@ fn watches_of_one_feed_share_their_pages() {
 #[test]
 fn a_slow_watch_holds_little_and_misses_nothing() {
     let server = Server::with(HttpSettings {
-        answer_timeout: Duration::from_secs(60),
+        answer_timeout: Duration::from_secs(600),
         ..HttpSettings::default()
     });
     create(&server, &json!({}));
@@ -274,6 +274,46 @@ fn a_slow_watch_holds_little_and_misses_nothing() {
             came += 1;
         }
     }
+}
+
+#[test]
+fn a_client_that_stops_reading_is_told_to_resume_from_its_cursor() {
+    let server = Server::with(HttpSettings {
+        answer_timeout: Duration::from_secs(16),
+        ..HttpSettings::default()
+    });
+    create(&server, &json!({}));
+    send(&server, &["first"]);
+    let path = format!("{LOBBY}/watch");
+    let (mut slow, _) = Watch::open(&server, &path, None);
+    let (long, mut sent) = ("x".repeat(500_000), Vec::new());
+    until_stuck(&server, "tideline_feed_watch_steps_total", || {
+        sent.extend(send(&server, &[&long]));
+    });
+    // The watch ends although its client has not read the queued events.
+    until_open(&server, 0.0);
+    let mut read = Vec::new();
+    let last = loop {
+        let event = slow.next();
+        match event.name.as_str() {
+            "messages" => read.extend(sequences(&event.data["messages"])),
+            _ => break event,
+        }
+    };
+    assert_eq!(last.name, "resume");
+    assert!(
+        !read.is_empty() && read.len() < sent.len(),
+        "{} messages",
+        read.len()
+    );
+    let cursor = read.last().cloned();
+    assert_eq!(last.id, cursor);
+    assert_eq!(last.data, json!({"cursor": cursor, "reason": "slow"}));
+    assert!(slow.next_if_any().is_none());
+    let (mut again, _) = Watch::open(&server, &path, cursor.as_deref());
+    let (messages, _) = again.messages(sent.len() - read.len());
+    read.extend(sequences(&json!(messages)));
+    assert_eq!(read, sent);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use tideline_http::HttpSettings;
+use tideline_testkit::wait::until;
 
 use crate::client::Server;
 
@@ -44,6 +45,22 @@ pub(crate) fn metric(server: &Server, name: &str) -> f64 {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let line = line.unwrap_or_else(|| panic!("{name} is missing: {metrics}"));
     line.parse().expect("a number")
+}
+
+/// Writes until a watch takes no further step, because its client reads nothing and all buffers are full.
+pub(crate) fn until_stuck(server: &Server, steps: &str, mut write: impl FnMut()) {
+    // Buffers of sockets hold some megabytes.
+    for _ in 0..1_000 {
+        let before = metric(server, steps);
+        write();
+        let step = until(Duration::from_secs(3), || {
+            (metric(server, steps) != before).then_some(())
+        });
+        if step.is_none() {
+            return;
+        }
+    }
+    panic!("the watch takes steps although its client reads nothing");
 }
 
 fn write(server: &Server, from: i64, to: i64) {
@@ -104,7 +121,7 @@ fn watches_of_the_same_are_encoded_once_and_each_point_comes_once() {
 #[test]
 fn a_slow_watch_holds_little_and_reports_what_it_missed() {
     let server = Server::with(HttpSettings {
-        answer_timeout: Duration::from_secs(60),
+        answer_timeout: Duration::from_secs(600),
         ..HttpSettings::default()
     });
     let mut slow = watch(&server, "{}");
@@ -125,4 +142,42 @@ fn a_slow_watch_holds_little_and_reports_what_it_missed() {
     assert_eq!(held(), 0.0, "after {:?}", began.elapsed());
     let text = read_until(&mut slow, "event: failed");
     assert!(text.contains("is not kept any more") || read_until(&mut slow, "kept any more").len() > 1);
+}
+
+#[test]
+fn a_client_that_stops_reading_is_told_to_resume() {
+    let server = Server::with(HttpSettings {
+        answer_timeout: Duration::from_secs(16),
+        ..HttpSettings::default()
+    });
+    let mut slow = watch(&server, "{}");
+    let (text, mut number) = ("x".repeat(60_000), 0);
+    until_stuck(&server, "tideline_watch_steps_total", || {
+        number += 1;
+        let lines: String = (0..8)
+            .map(|at| format!("m,host=a text=\"{at}{text}\" {number}{at}\n"))
+            .collect();
+        server
+            .post(&format!("{TABLE}/points"), "text/plain", lines)
+            .expect(200);
+    });
+    // The watch ends although its client has not read the queued events.
+    let ended = until(Duration::from_secs(60), || {
+        (metric(&server, "tideline_watches") == 0.0).then_some(())
+    });
+    assert!(ended.is_some(), "the watch does not end");
+    let (mut received, mut bytes) = (Vec::new(), [0; 65_536]);
+    while !String::from_utf8_lossy(&received[received.len().saturating_sub(bytes.len())..]).contains("slow") {
+        let count = slow.read(&mut bytes).expect("an event in time");
+        assert!(count > 0, "the watch was cut");
+        received.extend_from_slice(&bytes[..count]);
+    }
+    let received = String::from_utf8_lossy(&received);
+    let (before, last) = received.split_once("event: resume").expect("the last event");
+    let id = before.rsplit_once("id: ").map(|(_, id)| id.trim());
+    let data = format!(
+        "data: {{\"cursor\":\"{}\",\"reason\":\"slow\"}}",
+        id.expect("an id")
+    );
+    assert!(last.contains(&data) && !last.contains("event: "), "{last}");
 }

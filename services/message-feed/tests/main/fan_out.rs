@@ -1,7 +1,7 @@
 //! The job that writes messages to inboxes: which entries exist before, while and after it runs. Also the copies of
 //! messages that inbox entries have, the reads that use them, and the entries of a member who leaves and joins again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::feed::PULLED;
+use tideline_engine::model::TimelineId;
+use tideline_engine::model::feed::{JOINED, PULLED};
 use tideline_engine::rows::{Action, CellValue, Column, Image, RowWrite, RowWriteOptions};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
 use tideline_message_feed::fan_out::{FanOutProgress, fan_out};
 use tideline_message_feed::inbox::{page, sources_now};
-use tideline_message_feed::members::{join, leave};
+use tideline_message_feed::members::{join, leave, member};
 use tideline_message_feed::read::ReadTerms;
 use tideline_message_feed::send::WriteTerms;
 use tideline_openapi::feed::EditMessage;
@@ -120,6 +121,209 @@ fn a_large_feed_is_read_at_once_and_written_to_inboxes_later() {
     assert_eq!(entries(&database, 3)[130..], later);
     // A repeated run finds nothing.
     assert_eq!(run(&database), FanOutProgress::default());
+    database.close();
+}
+
+/// Sends 2,500 messages, and interrupts the join of the first user after 1,000 of them are in the inbox.
+fn interrupted_join(database: &Database) -> Vec<i64> {
+    let sent = [1_000, 1_000, 500].map(|count| send(database, count)).concat();
+    let read = Cell::new(0);
+    let is_stopped = || read.replace(read.get() + 1) >= 1_500;
+    let (engine, table) = (database.engine(), database.table());
+    let joined = join(engine, &table, &key(FEED), "u0", Some(i64::MIN), &is_stopped);
+    assert!(matches!(joined, Err(RowsError::Cancelled)), "{joined:?}");
+    assert_eq!(stored(database), sent[..1_000]);
+    sent
+}
+
+/// Returns all entries that the inbox of the first user has as a feed.
+fn stored(database: &Database) -> Vec<i64> {
+    let mut terms = ReadTerms {
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let (inbox, mut entries) = (database.id("inbox,user=u0"), Vec::new());
+    loop {
+        let page = database.page(inbox, &terms, 1_000);
+        entries.extend(sequences(&values(&page.messages)));
+        if !page.has_more {
+            return entries;
+        }
+        terms.after = page.next;
+    }
+}
+
+/// Returns all messages that the inbox of the first user shows.
+fn all_shown(database: &Database) -> Vec<i64> {
+    let (engine, table) = (database.engine(), database.table());
+    let (mut terms, encoder, mut shown) = (ReadTerms::default(), MessageEncoder::default(), Vec::new());
+    loop {
+        let read = page(engine, &table, ("u0", &terms), &encoder, 1_000, &|| false).expect("a page");
+        shown.extend(sequences(&values(&read.messages)));
+        if !read.has_more {
+            return shown;
+        }
+        terms.after = read.next;
+    }
+}
+
+fn interrupted_joins(database: &Database) -> usize {
+    database.engine().fan_outs().iter().map(|table| table.joins).sum()
+}
+
+#[test]
+fn an_interrupted_join_is_completed_by_the_job_which_continues_after_a_restart() {
+    for inboxes in [
+        json!({"push_max": 5}),
+        json!({"push_max": 5, "entries": "copy"}),
+        json!({"push_max": 0, "fan_out_max": 50}),
+    ] {
+        let mut database = database(&inboxes);
+        let mut sent = interrupted_join(&database);
+        sent.extend(send(&database, 1));
+        assert_eq!(interrupted_joins(&database), 1, "{inboxes}");
+        // The job is cancelled after it has written the next entries.
+        let mut left = 2;
+        let mut step = |_: &FanOutProgress| match left {
+            0 => ControlFlow::Break(()),
+            _ => {
+                left -= 1;
+                ControlFlow::Continue(())
+            }
+        };
+        let cancelled = fan_out(database.engine(), &database.table(), &mut step);
+        assert!(matches!(cancelled, Err(RowsError::Cancelled)), "{cancelled:?}");
+        assert_eq!(all_shown(&database), sent, "{inboxes}");
+        database.reopen();
+        assert_eq!(all_shown(&database), sent, "{inboxes}");
+        let membership = |database: &Database| {
+            let (engine, table) = (database.engine(), database.table());
+            let found = member(engine, &table, database.id(FEED), "u0");
+            found.expect("a read").expect("a member")
+        };
+        assert_eq!(membership(&database).filled, Some(sent[999] + 1), "{inboxes}");
+        let written = run(&database);
+        assert_eq!((written.joins, written.entries), (1, 1_501), "{inboxes}");
+        let completed = membership(&database);
+        assert_eq!(
+            (completed.is_filling, completed.filled),
+            (false, None),
+            "{inboxes}"
+        );
+        assert_eq!(
+            (stored(&database), all_shown(&database)),
+            (sent.clone(), sent),
+            "{inboxes}"
+        );
+        assert_eq!(
+            (interrupted_joins(&database), database.engine().ended_joins()),
+            (0, 1)
+        );
+        assert_eq!(run(&database), FanOutProgress::default(), "{inboxes}");
+        database.close();
+    }
+}
+
+#[test]
+fn an_interrupted_join_ends_when_its_member_leaves() {
+    for leaves_before in [true, false] {
+        let mut database = database(&json!({"push_max": 5}));
+        interrupted_join(&database);
+        let mut number = 0;
+        let mut step = |_: &FanOutProgress| {
+            number += 1;
+            // The first step is before the join, the second one after 1,000 further entries were read.
+            if number == usize::from(!leaves_before) + 1 {
+                exit(&database, 0);
+            }
+            ControlFlow::Continue(())
+        };
+        let ended = fan_out(database.engine(), &database.table(), &mut step).expect("a fan-out");
+        assert_eq!((ended.joins, interrupted_joins(&database)), (0, 0));
+        assert!(number > usize::from(!leaves_before), "{number} steps");
+        assert_eq!((stored(&database), all_shown(&database)), (vec![], vec![]));
+        database.close();
+    }
+}
+
+/// Adds the first user with all earlier messages, and interrupts the join before an entry is written.
+fn interrupt_at_once(database: &Database) {
+    let (engine, table) = (database.engine(), database.table());
+    let joined = join(engine, &table, &key(FEED), "u0", Some(i64::MIN), &|| true);
+    assert!(matches!(joined, Err(RowsError::Cancelled)), "{joined:?}");
+}
+
+#[test]
+fn a_join_that_is_interrupted_while_the_job_completes_an_earlier_one_is_completed_later() {
+    let mut database = database(&json!({"push_max": 5}));
+    let sent = interrupted_join(&database);
+    let mut number = 0;
+    let mut step = |_: &FanOutProgress| {
+        number += 1;
+        // The job has read the earlier membership.
+        if number == 2 {
+            exit(&database, 0);
+            interrupt_at_once(&database);
+        }
+        ControlFlow::Continue(())
+    };
+    let ended = fan_out(database.engine(), &database.table(), &mut step).expect("a fan-out");
+    assert!(number >= 2, "{number} steps");
+    assert_eq!((ended.joins, interrupted_joins(&database)), (0, 1));
+    assert_eq!(run(&database).joins, 1);
+    assert_eq!((stored(&database), interrupted_joins(&database)), (sent, 0));
+    database.close();
+}
+
+#[test]
+fn entries_of_interrupted_joins_in_closed_parts_are_counted() {
+    let settings = json!({"inboxes": {"push_max": 5}, "parts": {"every": "day", "writable": "1d"}});
+    let mut database = Database::new(memory(Character::Embedded), &settings, None);
+    let old = send(&database, 3);
+    for _ in 0..10 * 24 {
+        database.clock.advance(DAY / 24);
+        database.engine().store().trusted_now();
+    }
+    let new = send(&database, 2);
+    interrupt_at_once(&database);
+    let written = run(&database);
+    assert_eq!(
+        (written.joins, written.entries, written.skipped),
+        (1, 2, old.len() as u64)
+    );
+    assert_eq!(stored(&database), new);
+    database.close();
+}
+
+#[test]
+fn a_damaged_row_does_not_prevent_the_job() {
+    let mut database = database(&json!({"push_max": 5}));
+    let sent = send(&database, 2);
+    interrupt_at_once(&database);
+    // The key has no feed id.
+    store_row(&database, ["ann", "room", ""], (JOINED, &CellValue::I64(1)));
+    let written = run(&database);
+    assert_eq!((written.joins, written.entries), (1, 2));
+    assert_eq!(stored(&database), sent);
+    database.close();
+}
+
+#[test]
+fn joins_are_not_all_known_while_their_list_is_full() {
+    let mut database = database(&json!({"push_max": 5}));
+    let (engine, table) = (database.engine(), database.table());
+    let feed = TimelineId([7; 16]);
+    let mut number = 0;
+    while engine.add_interrupted_join(&table, feed, &format!("u{number}")) {
+        number += 1;
+    }
+    let is_complete = || {
+        engine.complete_fan_outs(table.table().points().id());
+        engine.fan_outs()[0].is_complete
+    };
+    assert!(!is_complete(), "{number} joins");
+    engine.end_interrupted_join(&table, feed, "u0");
+    assert!(is_complete());
     database.close();
 }
 
@@ -267,7 +471,12 @@ fn messages_of_closed_parts_stay_with_their_feeds() {
     assert_eq!(shown(&database, 0), all);
     database.reopen();
     assert_eq!(shown(&database, 4), all);
-    assert_eq!(run(&database), FanOutProgress::default());
+    // The first run after a start reads the memberships, but finds no interrupted join.
+    let ended = FanOutProgress {
+        bytes_read: 0,
+        ..run(&database)
+    };
+    assert_eq!(ended, FanOutProgress::default());
     database.close();
 }
 
@@ -295,29 +504,34 @@ fn has_copy(database: &Database, user: usize, sequence: i64) -> bool {
     columns.column(&table.column("copy").0).is_some()
 }
 
-/// Stores the pulled range of the feed, like a request that switches the delivery.
-fn store_range(database: &Database, range: &Value) {
-    let (engine, table, feed) = (database.engine(), database.table(), database.id(FEED));
+/// Stores a row with one column in the table of users.
+fn store_row(database: &Database, key: [&str; 3], (column, value): (&str, &CellValue<'static>)) {
+    let (engine, table) = (database.engine(), database.table());
     let users = engine.users_table(&table).expect("a table of users");
-    let id = feed.to_string();
-    let key = ["", id.as_str(), ""].map(|text| KeyValue::String(text.into()));
+    let key = key.map(|text| KeyValue::String(text.into()));
     let (key, partition) = users.encode_key(&key).expect("a key");
-    let ranges = json!([range]).to_string();
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
-        let value = CellValue::Json(ranges.clone().into());
         Ok(vec![RowWrite {
             key: key.clone(),
             partition,
             time,
-            action: Action::Put(vec![Column::with(users.column(PULLED).0, time, value)]),
+            action: Action::Put(vec![Column::with(users.column(column).0, time, value.clone())]),
             condition: None,
             image: Image::None,
         }])
     };
     let written = engine.write_rows(&users, &make, &RowWriteOptions::default());
     written.expect("it is stored");
-    engine.audience_changed(&table, feed);
+}
+
+/// Stores the pulled range of the feed, like a request that switches the delivery.
+fn store_range(database: &Database, range: &Value) {
+    let feed = database.id(FEED);
+    let ranges = json!([range]).to_string();
+    let value = CellValue::Json(ranges.into());
+    store_row(database, ["", &feed.to_string(), ""], (PULLED, &value));
+    database.engine().audience_changed(&database.table(), feed);
 }
 
 /// A switch to pushed messages chooses the end of the pulled range, and stores it later. In between, a message is sent

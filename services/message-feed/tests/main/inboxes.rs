@@ -13,7 +13,7 @@ use std::thread;
 use serde_json::{Value, json};
 use tideline_engine::backend::memory::{Character, EditFault, MemoryBackend, MemoryDisk};
 use tideline_engine::feeds::FeedName;
-use tideline_engine::model::Tier;
+use tideline_engine::model::{Tier, TimelineId};
 use tideline_engine::rows::{MoveEnd, MoveProgress};
 use tideline_engine::{Engine, EngineError};
 use tideline_message_feed::blocks::{block, blocked, unblock};
@@ -394,7 +394,7 @@ impl Model {
 
     fn check_conversations(&self, database: &Database, user: &'static str) {
         let (engine, table) = (database.engine(), database.table());
-        let found = conversations(engine, &table, user, 10, &|| false).expect("conversations");
+        let found = conversations(engine, &table, user, (10, None), &|| false).expect("conversations");
         let (mut total, mut last) = (0, None);
         for conversation in &found.conversations {
             let feed = FEEDS.iter().position(|name| {
@@ -917,7 +917,7 @@ fn a_cursor_is_bounded_and_can_be_set_back() {
     let second = database.send_one(FEEDS[0], &json!({}));
     let feed = database.id(FEEDS[0]);
     let unread = || {
-        let found = conversations(engine, &table, "ann", 10, &|| false);
+        let found = conversations(engine, &table, "ann", (10, None), &|| false);
         found.expect("conversations").unread
     };
     for device in [None, Some("phone")] {
@@ -1042,7 +1042,7 @@ fn reads_of_several_feeds_reserve_the_memory_of_their_messages() {
         merged.map(|merged| merged.messages.len())
     };
     let listed = |engine: &Engine| {
-        let found = conversations(engine, &table, "ann", 1, &|| false);
+        let found = conversations(engine, &table, "ann", (1, None), &|| false);
         found.map(|found| found.total)
     };
     assert_eq!(merged(engine).expect("a page"), 1);
@@ -1063,5 +1063,50 @@ fn reads_of_several_feeds_reserve_the_memory_of_their_messages() {
     }
     account.set_limit(whole);
     assert_eq!(merged(engine).expect("a page"), 1);
+    database.close();
+}
+
+#[test]
+fn pages_of_conversations_miss_none_that_does_not_change() {
+    let mut database = Database::new(memory(Character::Embedded), &settings(SETTINGS[0]), None);
+    let (engine, table) = (database.engine(), database.table());
+    let name = |room: usize| format!("room,number={room}");
+    for room in 0..12 {
+        join(engine, &table, &key(&name(room)), "ann", None, &|| false).expect("a member");
+    }
+    // The first room has no messages.
+    for room in 1..12 {
+        database.send_one(&name(room), &json!({}));
+    }
+    let list = |user: &str, page: Option<&str>| conversations(engine, &table, user, (3, page), &|| false);
+    let room_of = |feed: TimelineId| (0..12).find(|room| database.id(&name(*room)) == feed);
+    let mut pages = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let read = list("ann", next.as_deref()).expect("conversations");
+        let rooms = read.conversations.iter();
+        pages.push(
+            rooms
+                .map(|one| room_of(one.member.feed).expect("a room"))
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!((read.total, read.unread), (12, 10 + pages.len() as u64));
+        let Some(token) = read.next else { break };
+        let foreign = list("bea", Some(&token)).expect_err("the token is that of another user");
+        assert!(
+            foreign.to_string().contains("belongs to another list"),
+            "{foreign}"
+        );
+        // A room of the first page, and two of later pages, get a message.
+        let changed = [10, 2, 4];
+        if let Some(room) = changed.get(pages.len() - 1) {
+            database.send_one(&name(*room), &json!({}));
+        }
+        next = Some(token);
+    }
+    assert_eq!(pages, [vec![11, 10, 9], vec![8, 7, 6], vec![5, 4, 3], vec![1, 0]]);
+    let first = list("ann", None).expect("conversations").conversations;
+    let first: Vec<_> = first.iter().map(|one| room_of(one.member.feed)).collect();
+    assert_eq!(first, [Some(4), Some(2), Some(10)]);
     database.close();
 }

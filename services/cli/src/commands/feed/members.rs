@@ -81,6 +81,9 @@ pub(crate) struct ConversationsArguments {
     /// Maximum number of conversations, 1 to 1,000
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u64,
+    /// Continue after the page that printed this token
+    #[arg(long, value_name = "TOKEN")]
+    page: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -223,10 +226,11 @@ pub(super) fn conversations(arguments: &ConversationsArguments) -> Result<()> {
     let client = arguments.user.table.client()?;
     let user = encoded(&arguments.user.user);
     let path = client.of_table(&format!("/users/{user}/conversations"));
-    let text = client.get(&with_query(
-        &path,
-        &[("limit", Some(arguments.limit.to_string()))],
-    ))?;
+    let parameters = [
+        ("limit", Some(arguments.limit.to_string())),
+        ("page", arguments.page.clone()),
+    ];
+    let text = client.get(&with_query(&path, &parameters))?;
     if arguments.user.table.connection.json {
         return output::print(&text);
     }
@@ -250,7 +254,11 @@ pub(super) fn conversations(arguments: &ConversationsArguments) -> Result<()> {
         "\n{} unread in {} conversations",
         output::member(&response, "unread"),
         output::member(&response, "total")
-    ))
+    ))?;
+    match response["next"].as_str() {
+        Some(next) => output::print(&format!("\nthe next page: --page {next}")),
+        None => Ok(()),
+    }
 }
 
 /// Sets a cursor.

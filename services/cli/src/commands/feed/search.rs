@@ -53,6 +53,9 @@ pub(crate) struct SearchArguments {
     /// Return the texts that matched, with the positions of the matches
     #[arg(long)]
     highlight: bool,
+    /// Find inbox entries too, which refer to messages of other feeds
+    #[arg(long)]
+    inbox_entries: bool,
     /// Wait until the search finds the write with this `position`, at most 10 seconds
     #[arg(long, value_name = "POSITION")]
     at_least: Option<String>,
@@ -99,8 +102,13 @@ impl SearchArguments {
         if !self.output.columns.is_empty() {
             body.insert("columns".into(), json!(self.output.columns));
         }
-        if self.highlight {
-            body.insert("highlight".into(), true.into());
+        for (name, is_set) in [
+            ("highlight", self.highlight),
+            ("inbox_entries", self.inbox_entries),
+        ] {
+            if is_set {
+                body.insert(name.into(), true.into());
+            }
         }
         for (name, text) in [
             ("index", &self.index),

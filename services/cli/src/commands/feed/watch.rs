@@ -7,7 +7,7 @@ use tideline_openapi::feed::Sequence;
 
 use super::shown::ShownMessage;
 use super::{FeedTable, ViewerArgument, encoded, with_query};
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use crate::events::{self, EVENTS};
 use crate::output;
 
@@ -62,8 +62,7 @@ pub(super) fn run(arguments: &WatchArguments) -> Result<()> {
         ("as", arguments.viewer.principal.clone()),
     ];
     let stream = client.get_stream(&with_query(&path, &parameters), EVENTS)?;
-    let mut cursor = None;
-    let watched = events::each(&client, stream, |event| {
+    events::each(&client, stream, "--after", |event| {
         if event.name == "messages" {
             let page: Messages =
                 serde_json::from_str(&event.data).map_err(|error| client.strange(&error.to_string()))?;
@@ -76,13 +75,6 @@ pub(super) fn run(arguments: &WatchArguments) -> Result<()> {
                 });
             output::print(&lines.collect::<String>())?;
         }
-        cursor = event.id.or(cursor.take());
         Ok(())
-    });
-    watched.map_err(|error| match (error, cursor) {
-        (CliError::Incomplete(reason), Some(cursor)) => {
-            CliError::Incomplete(format!("{reason}; continue with --after {cursor}"))
-        }
-        (error, _) => error,
     })
 }

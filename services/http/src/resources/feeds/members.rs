@@ -219,7 +219,8 @@ async fn read_inbox(
 /// List the conversations of a user
 ///
 /// Returns the feeds of which the user is a member, those with the newest message first. Each feed has its last
-/// message and the number of its unread messages. The response also has the total number of unread messages.
+/// message and the number of its unread messages. The response also has the total number of unread messages. A message that
+/// arrives between two pages moves its conversation to the first page; no other conversation is missed or returned twice.
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/users/{user}/conversations", tag = "feeds", operation_id = "list_conversations",
@@ -240,7 +241,10 @@ async fn conversations(
         &app,
         description,
         RowTier::Hot,
-        move |engine, table, is_stopped| Ok(inbox::conversations(engine, table, &user, limit, is_stopped)?),
+        move |engine, table, is_stopped| {
+            let page = (limit, query.page.as_deref());
+            Ok(inbox::conversations(engine, table, &user, page, is_stopped)?)
+        },
     );
     let found = found.await?;
     let conversations = found.conversations.into_iter().map(|conversation| {
@@ -257,6 +261,7 @@ async fn conversations(
     });
     Ok(JsonResponse(ConversationList {
         conversations: conversations.collect::<Result<Vec<_>>>()?,
+        next: found.next,
         total: found.total as u64,
         unread: found.unread,
         request_id: id.into(),

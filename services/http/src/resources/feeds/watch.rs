@@ -50,6 +50,8 @@ pub(super) fn router() -> OpenApiRouter<App> {
 /// * `ready`: the first event, with the start of the watch (`WatchReady`).
 /// * `messages`: messages in the order of their sequence numbers (`WatchedMessages`).
 /// * `failed`: the last event (`ErrorBody`). The watch cannot continue, for example because the feed was deleted.
+/// * `resume`: the last event (`WatchResume`). The client has read nothing for half of `http.answer_timeout`. Start the
+///   watch again after the `id` of the event.
 ///
 /// The `id` of an event is the sequence number of its last message. To continue after that message, send the `id`
 /// as `after` or in the header `Last-Event-ID`, which browsers send when they reconnect. No message is missed or
