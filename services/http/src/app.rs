@@ -28,6 +28,7 @@ use crate::context::{RequestIds, current_client, current_query, current_tenant};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedWatching;
 use crate::followed_file::FileKind;
+use crate::inline_reads::InlineReads;
 use crate::metrics::Metrics;
 use crate::running::RunningQueries;
 use crate::settings::HttpSettings;
@@ -118,6 +119,8 @@ pub(crate) struct Shared {
     /// Concurrent requests, shared fairly among clients.
     pub(crate) concurrent_requests: Shares,
     pub(crate) writes: Permits,
+    /// Short reads of small writes. `None` if the engine is a cluster, whose reads take longer.
+    pub(crate) inline_reads: Option<InlineReads>,
     /// Permits for queries, searches, and those reads of the engine for which no other permits exist.
     pub(crate) queries: Permits,
     pub(crate) running: RunningQueries,
@@ -177,6 +180,7 @@ impl App {
         settings: HttpSettings,
     ) -> Self {
         let (started, began) = (engine.clock().now(), engine.clock().monotonic());
+        let is_shared = engine.store().log().backend().capabilities().is_shared;
         let permits = |what, count| Permits::new(what, count, settings.turn_timeout);
         let tenants_max =
             TENANT_REQUESTS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
@@ -209,6 +213,7 @@ impl App {
             ),
             body_bytes,
             concurrent_requests: Shares::new(settings.connections_max),
+            inline_reads: (!is_shared).then(InlineReads::default),
             writes: busy("writes", settings.writes_in_flight_max),
             queries: busy("queries", settings.queries_in_flight_max),
             cold_queries: busy("queries of cold points and rows", cold_queries_max),

@@ -30,6 +30,7 @@ use tideline_openapi::row::{
     RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite, RowsBody,
 };
 
+use crate::condition::has_patterns;
 use crate::cut::{Cut, RowValue};
 use crate::error::{Result, RowsError};
 use crate::transaction::Transaction;
@@ -323,6 +324,21 @@ pub fn reads_nothing(table: &WideTable, rows: &[RowWrite]) -> bool {
             && row.image == RowImage::None
     };
     table.settings().indexes.is_empty() && rows.iter().all(is_plain)
+}
+
+/// Returns true if [`begin`] takes only the time to read the stored rows from the hot tier: it compiles no patterns,
+/// and holds no lock that writes of other rows need.
+pub fn reads_only_hot_rows(engine: &Engine, table: &WideTable, rows: &[RowWrite]) -> bool {
+    let compiles_patterns = |row: &RowWrite| {
+        let filter = row
+            .condition
+            .as_ref()
+            .and_then(|condition| condition.filter.as_ref());
+        filter.is_some_and(|filter| has_patterns(&filter.0))
+    };
+    table.layout().generated().is_none()
+        && !engine.has_cold_parts(table)
+        && !rows.iter().any(compiles_patterns)
 }
 
 /// Begins one attempt of [`write`], without waiting for the commit. Returns `None` for requests that [`write`] must

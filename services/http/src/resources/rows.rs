@@ -41,7 +41,8 @@ use tideline_rows::read::{
 };
 use tideline_rows::search::WAIT_MAX;
 use tideline_rows::write::{
-    Begun, OutcomeSink, begin, read_body, reads_nothing, write as write_rows, write_lines,
+    Begun, OutcomeSink, begin, read_body, reads_nothing, reads_only_hot_rows, write as write_rows,
+    write_lines,
 };
 use tideline_rows::{
     ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
@@ -68,6 +69,9 @@ use tier::{has_cold_keys, is_cold_scan};
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
 pub(crate) const SMALL_BYTES: usize = 8 << 10;
+
+/// Maximum number of rows that a write may read on a thread of the runtime.
+const INLINE_ROWS_MAX: usize = 4;
 
 /// Time between two checks whether a search index has caught up.
 const BACK_PRESSURE_STEP: Duration = Duration::from_millis(10);
@@ -243,7 +247,7 @@ async fn write(
     if is_small && settings.key.is_none() && query.refresh.is_none() {
         let RowsBody { rows, unchanged } = read_body(&body).map_err(unreadable)?;
         if unchanged.is_empty()
-            && let Some(outcomes) = write_small(&engine, &table, rows, &settings, &mut permit).await?
+            && let Some(outcomes) = write_small(&app, &table, rows, &settings, &mut permit).await?
         {
             return Ok(report(outcomes, None, id, false));
         }
@@ -304,16 +308,26 @@ fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
 /// Releases the permit before the wait, so that a commit group can contain more writes than there are permits. The
 /// committer limits the bytes of the writes that wait for it.
 async fn write_small(
-    engine: &Arc<Engine>,
+    app: &Grant,
     table: &Arc<WideTable>,
     rows: Vec<RowWrite>,
     settings: &WriteSettings,
     permit: &mut Option<Permit>,
 ) -> Result<Option<Outcomes>> {
-    let begun = match reads_nothing(table, &rows) {
-        true => begin(engine, table, &rows, settings)?,
-        false => {
-            let (engine, table, settings) = (Arc::clone(engine), Arc::clone(table), settings.clone());
+    let begin_here = || begin(&app.engine, table, &rows, settings);
+    let begun = match (reads_nothing(table, &rows), &app.inline_reads) {
+        (true, _) => Some(begin_here()),
+        (false, Some(reads))
+            if rows.len() <= INLINE_ROWS_MAX && reads_only_hot_rows(&app.engine, table, &rows) =>
+        {
+            reads.run(&**app.engine.clock(), begin_here)
+        }
+        _ => None,
+    };
+    let begun = match begun {
+        Some(begun) => begun?,
+        None => {
+            let (engine, table, settings) = (Arc::clone(&app.engine), Arc::clone(table), settings.clone());
             blocking(move || Ok(begin(&engine, &table, &rows, &settings)?)).await?
         }
     };
