@@ -122,7 +122,7 @@ pub struct RowStatistics {
     pub surveyed: Option<String>,
     /// Duration of the last survey, in milliseconds.
     pub took_ms: u64,
-    /// True if rows have changed since the last survey began.
+    /// True if rows have changed since the last survey began, or were in the row buffer then and have been flushed.
     pub changed: bool,
     /// Bytes in the row buffer, which are not part of the statistics.
     pub buffered_bytes: u64,

@@ -45,7 +45,8 @@ pub struct Span {
     "bytes_with_deletes": 10_450_000,
     "expired_bytes": 0,
     "loaded_bytes": 394_640_000,
-    "write_amplification": 2.0
+    "write_amplification": 2.0,
+    "rows": null
 }))]
 pub struct TableStatistics {
     /// Number of timelines.
@@ -77,6 +78,26 @@ pub struct TableStatistics {
     /// `loaded_bytes` divided by the currently stored sealed bytes; `null` if nothing is sealed. It is too low while
     /// most of the stored bytes were written before the start of the service.
     pub write_amplification: Option<f64>,
+    /// Stored rows of a wide table or feed table by its last survey; `null` for a series table, and until the first
+    /// survey since the start of the server. The members about points are 0 for tables with rows.
+    #[serde(default)]
+    pub rows: Option<SurveyedRows>,
+}
+
+/// Stored rows of a wide table or feed table by its last survey. `GET …/rows/stats` has more figures, and the job
+/// `survey_rows` makes a survey.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"surveyed": "2026-11-20T12:00:00Z", "changed": false, "rows": 1_000, "bytes": 31_000}))]
+pub struct SurveyedRows {
+    /// Time of the survey, RFC 3339.
+    pub surveyed: String,
+    /// True if the survey does not count all rows: rows have changed since, or were in the row buffer and have been
+    /// flushed.
+    pub changed: bool,
+    /// Rows, without those in the row buffer.
+    pub rows: u64,
+    /// Bytes of the rows after packing, without indexes and large values.
+    pub bytes: u64,
 }
 
 /// Stored points per tier.

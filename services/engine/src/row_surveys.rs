@@ -19,6 +19,7 @@ pub use tideline_wide_table::survey::{
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::tables::Table;
 use crate::wide_table::WideTable;
 
 /// Share of delete markers among the rows and delete markers of a range, above which the range is packed. Flushes alone
@@ -35,6 +36,8 @@ const FIRST_SURVEY_AFTER: Duration = Duration::from_secs(30);
 const FIRST_SURVEY_SPREAD: u32 = 30;
 /// Minimum time between two surveys of a table that has changed.
 const SURVEY_EVERY_MIN: Duration = Duration::from_secs(600);
+/// Minimum time between two surveys of a table that had no stored rows, such as a new table that is being filled.
+const SURVEY_EMPTY_EVERY: Duration = Duration::from_secs(30);
 /// Maximum time between two surveys of a table that has changed.
 const SURVEY_EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// Time between two surveys as a multiple of the duration of a survey, so that surveys take about 1 % of a thread.
@@ -67,6 +70,8 @@ pub struct TableSurvey {
     pub took: Duration,
     /// Number of changes of the table between the start of the process and the beginning of the survey.
     pub changes: u64,
+    /// True if the row buffer had changes of the table at the beginning. The survey does not count them.
+    pub has_buffered: bool,
     /// Rows of the table, without the columns of groups.
     pub rows: RowSurvey,
     /// Columns of the groups, in the order of the settings.
@@ -117,8 +122,17 @@ impl Engine {
         self.row_surveys.0.lock().get(&table).cloned()
     }
 
-    /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the table has
-    /// not changed since the last one. The first survey is due half a minute to a minute after the start, because most
+    /// Returns the last survey of a table since the start of the process; `None` without one, and for a table that is
+    /// restricted to some timelines.
+    pub fn survey_of(&self, table: &Table) -> Option<Arc<TableSurvey>> {
+        match table.restriction {
+            None => self.row_survey(table.points().id()),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns the earliest time of the next survey of a table, in nanoseconds since the epoch; `None` if the last one
+    /// has counted all changes. The first survey is due half a minute to a minute after the start, because most
     /// statistics of rows are unknown until then.
     pub fn next_row_survey(&self, table: TableId) -> Option<i64> {
         let Some(last) = self.row_survey(table) else {
@@ -127,11 +141,16 @@ impl Engine {
             let left = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
             return Some(self.store.trusted_now().now.nanos().saturating_add(left));
         };
-        if self.rows.changes_of(table) == last.changes {
+        let has_flushed = || last.has_buffered && !self.rows.has_buffered(table);
+        if self.rows.changes_of(table) == last.changes && !has_flushed() {
             return None;
         }
+        let every_min = match last.rows.rows {
+            0 => SURVEY_EMPTY_EVERY,
+            _ => SURVEY_EVERY_MIN,
+        };
         let every = last.took * SURVEY_EVERY_FACTOR;
-        let every = every.clamp(SURVEY_EVERY_MIN, SURVEY_EVERY_MAX);
+        let every = every.clamp(every_min, SURVEY_EVERY_MAX);
         let every = i64::try_from(every.as_nanos()).unwrap_or(i64::MAX);
         Some(last.at.saturating_add(every))
     }
@@ -171,6 +190,7 @@ impl Engine {
         let table = self.known_rows(found.name().as_str())?;
         let begun = Instant::now();
         let changes = self.rows.changes_of(id);
+        let has_buffered = self.rows.has_buffered(id);
         let ControlFlow::Continue(rows) = self.survey_and_pack(id, table.layout(), progress, proceed)? else {
             return Ok(ControlFlow::Break(()));
         };
@@ -201,6 +221,7 @@ impl Engine {
             at: self.store.trusted_now().now.nanos(),
             took: begun.elapsed(),
             changes,
+            has_buffered,
             rows,
             groups,
             indexes,

@@ -20,12 +20,16 @@ pub struct TableData {
     pub data: StoredData,
     /// Points, rows and messages written since the start, and deletes of rows.
     pub written: u64,
+    /// False if the stored rows of the table have not been surveyed since the start. The hot bytes then do not include
+    /// them.
+    pub is_surveyed: bool,
 }
 
 impl TableData {
     /// Adds the data of another table.
     pub fn add(&mut self, other: &Self) {
         self.written += other.written;
+        self.is_surveyed &= other.is_surveyed;
         self.data.add(&other.data);
     }
 }
@@ -51,6 +55,7 @@ impl Engine {
             let id = table.points().id();
             let mut written = table.activity.written.load(Ordering::Relaxed);
             let mut tier_bytes = [0; 3];
+            let mut is_surveyed = true;
             let settings = table.catalog.setting_bytes();
             tier_bytes[Tier::Hot as usize] = stats.hot.bytes + stats.head.bytes + settings;
             tier_bytes[Tier::Cold as usize] = stats.cold.bytes;
@@ -58,7 +63,9 @@ impl Engine {
             if spec.model != TableModel::Series {
                 let of_rows = rows.tables.get(&id);
                 written += of_rows.map_or(0, |stats| stats.changes);
-                let surveyed = self.row_survey(id).map_or(0, |survey| survey.all_bytes());
+                let survey = self.row_survey(id);
+                is_surveyed = survey.is_some();
+                let surveyed = survey.map_or(0, |survey| survey.all_bytes());
                 let buffered = of_rows.map_or(0, |stats| stats.buffered_bytes);
                 let large = large_values.iter().filter(|(table, _)| *table == id);
                 let large: u64 = large.map(|(_, values)| values.bytes).sum();
@@ -75,6 +82,7 @@ impl Engine {
                     tier_bytes,
                 },
                 written,
+                is_surveyed,
             }
         };
         let tables = tables.iter().filter(|(table, _)| !table.spec().is_system);

@@ -45,7 +45,11 @@ pub(super) fn put(figures: &mut Figures<'_>, mut stored: Vec<TableData>) -> fmt:
         (LABEL, &values(&|table| table.data.timelines)),
     )?;
     for (tier, name, help) in [
-        (Tier::Hot, "table_hot_bytes", "Bytes of the table in the hot tier"),
+        (
+            Tier::Hot,
+            "table_hot_bytes",
+            "Bytes of the table in the hot tier; absent until the first survey of its rows",
+        ),
         (
             Tier::Cold,
             "table_cold_bytes",
@@ -57,7 +61,15 @@ pub(super) fn put(figures: &mut Figures<'_>, mut stored: Vec<TableData>) -> fmt:
             "Bytes of the table in the archive",
         ),
     ] {
-        let bytes = values(&|table| table.data.tier_bytes[tier as usize]);
+        let mut bytes = values(&|table| table.data.tier_bytes[tier as usize]);
+        if tier == Tier::Hot {
+            // Without their stored rows, the bytes would be far too low.
+            bytes.retain(|(name, _)| {
+                !tables
+                    .iter()
+                    .any(|table| table.table.as_str() == *name && !table.is_surveyed)
+            });
+        }
         figures.gauges(name, help, (LABEL, &bytes))?;
     }
     Ok(())

@@ -4,8 +4,8 @@
 use axum::Json;
 use tideline_engine::{Engine, Table, TierStats};
 use tideline_openapi::statistics::{
-    HeldPoints, HotRange, HotRangeList, Partition, PartitionList, TableStatistics, TierStatistics,
-    UnsealedPoints,
+    HeldPoints, HotRange, HotRangeList, Partition, PartitionList, SurveyedRows, TableStatistics,
+    TierStatistics, UnsealedPoints,
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -84,6 +84,7 @@ async fn partitions(
 pub(super) fn of(engine: &Engine, table: &Table) -> TableStatistics {
     let stats = engine.table_stats(table);
     let visible_from = engine.store().visible_from(table.points());
+    let survey = engine.survey_of(table);
     TableStatistics {
         timelines: stats.timelines,
         segments: stats.segments,
@@ -110,6 +111,12 @@ pub(super) fn of(engine: &Engine, table: &Table) -> TableStatistics {
         loaded_bytes: stats.loaded_bytes,
         write_amplification: (stats.sealed_bytes > 0)
             .then(|| stats.loaded_bytes as f64 / stats.sealed_bytes as f64),
+        rows: survey.map(|survey| SurveyedRows {
+            surveyed: instant(survey.at),
+            changed: engine.next_row_survey(table.points().id()).is_some(),
+            rows: survey.rows.rows,
+            bytes: survey.stored_bytes(),
+        }),
     }
 }
 

@@ -39,6 +39,39 @@ fn statistics_distinguish_the_tiers() {
 }
 
 #[test]
+fn the_number_of_rows_is_unknown_until_a_survey() {
+    let server = Server::start();
+    let table = json!({"name": "t", "model": "wide", "wide": {"key": [{"name": "id", "type": "string"}]}});
+    server.json("POST", "/v1/tables", &table.to_string()).expect(201);
+    let rows = json!({"rows": [{"op": "put", "key": {"id": "a"}, "columns": {"n": 1}}, {"op": "put", "key": {"id": "b"}}]});
+    server
+        .json("POST", "/v1/tables/t/rows", &rows.to_string())
+        .expect(200);
+    seal(&server);
+    let of_rows = || server.get("/v1/tables/t").expect(200)["statistics"]["rows"].clone();
+    let has_hot_bytes = || {
+        let metrics = String::from_utf8(server.get("/metrics").body).expect("text");
+        assert!(metrics.contains("tideline_table_cold_bytes{table=\"t\"} 0"));
+        metrics.contains("tideline_table_hot_bytes{table=\"t\"}")
+    };
+    assert_eq!((of_rows(), has_hot_bytes()), (Value::Null, false));
+    let job = json!({"kind": "survey_rows", "table": "t", "wait": true}).to_string();
+    server.json("POST", "/v1/jobs", &job).expect(200);
+    let counted = of_rows();
+    assert_eq!(
+        (&counted["rows"], &counted["changed"]),
+        (&json!(2), &json!(false))
+    );
+    assert!(
+        counted["surveyed"].is_string() && counted["bytes"].as_u64() > Some(0),
+        "{counted}"
+    );
+    assert!(has_hot_bytes());
+    let default = server.get("/v1/tables/default").expect(200);
+    assert_eq!(default["statistics"]["rows"], Value::Null);
+}
+
+#[test]
 fn busy_ranges_and_large_machines_are_named() {
     let server = Server::start();
     let quiet = server.get("/v1/tables/default/hot-ranges").expect(200);
