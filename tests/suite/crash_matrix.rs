@@ -7,6 +7,9 @@
 //! or after a restart. Then it runs all moves to their end and checks after each move and after another
 //! restart.
 //!
+//! With `TIDELINE_SUITE_BACKEND=cassandra`, each case copies the prepared store into a keyspace of a cluster, and only seals,
+//! migrations and archiving are tested.
+//!
 //! The binary needs the fail points of a build with debug assertions; see `tests/README.md`.
 
 mod case;
@@ -21,6 +24,7 @@ use std::thread;
 use std::time::Instant;
 
 use tideline_fleet::Random;
+use tideline_tests::cluster;
 use tideline_tests::corpora::workspace;
 use tideline_tests::{rounds, seed};
 
@@ -62,6 +66,9 @@ const STEPS: [&str; 28] = [
 const ATTACH: [&str; 2] = ["attach.load", "attach.edit"];
 /// Kinds of work that share the steps of a compaction.
 const REWRITES: [&str; 5] = ["mig", "arc", "restore", "fold", "purge"];
+/// Kinds of work that are tested with the data in a cluster. The other kinds use the same steps of the store and the log,
+/// and each case takes most of a minute.
+const IN_CLUSTER: [&str; 3] = ["seal", "mig", "arc"];
 /// Number of concurrent servers.
 const WORKERS: usize = 2;
 
@@ -91,10 +98,16 @@ fn every_step_of_the_code_is_in_the_matrix() {
     let mut found = 0;
     let of_moves = crate::row_archive::STEPS
         .iter()
+        .chain(&crate::row_archive_values::STEPS)
         .chain(&crate::large_values::STEPS);
+    let of_work = crate::row_steps::STEPS.iter().map(|(step, ..)| step);
     let of_rows = crate::row_faults::STEPS
         .iter()
-        .chain([&crate::row_faults::DICTIONARY_STEP])
+        .chain([
+            &crate::row_faults::DICTIONARY_STEP,
+            &crate::row_steps::IMPORT_STEP,
+        ])
+        .chain(of_work)
         .chain(of_moves);
     let known = STEPS.iter().chain(&ATTACH).chain(of_rows);
     // Source folders. Some calls pass the kind of work as a variable; for these calls, each folder lists the possible
@@ -104,6 +117,9 @@ fn every_step_of_the_code_is_in_the_matrix() {
         ("storage/series-store/src", &REWRITES[..]),
         ("storage/log/src", &["delete"]),
         ("storage/wide-table/src", &[]),
+        ("services/engine/src", &[]),
+        ("services/rows/src", &[]),
+        ("services/http/src", &[]),
     ];
     let files = rooms.map(|(room, works)| {
         sources(&workspace().join(room))
@@ -112,7 +128,12 @@ fn every_step_of_the_code_is_in_the_matrix() {
     });
     for (path, variable) in files.into_iter().flatten() {
         let text = fs::read_to_string(&path).expect("a source can be read");
-        for call in ["around(", "pass("] {
+        for call in [
+            "around(",
+            "pass(",
+            "around::<_, EngineError>(",
+            "pass::<EngineError>(",
+        ] {
             for arguments in text.split(call).skip(1) {
                 let mut arguments = arguments.split(',').map(str::trim);
                 let (work, step) = (arguments.next().unwrap_or_default(), arguments.next());
@@ -144,9 +165,19 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Returns the tested steps.
+fn steps() -> impl Iterator<Item = &'static str> {
+    let is_everywhere = !cluster::is_selected();
+    let is_tested = move |step: &&'static str| {
+        let work = step.split('.').next().unwrap_or_default();
+        is_everywhere || IN_CLUSTER.contains(&work)
+    };
+    STEPS.into_iter().filter(is_tested)
+}
+
 /// Returns all cases: every step, side and fault.
 fn all() -> Vec<Case> {
-    STEPS.into_iter().flat_map(of_step).collect()
+    steps().flat_map(of_step).collect()
 }
 
 /// Returns the cases whose names contain a text, such as `mig.edit`.
@@ -160,7 +191,7 @@ fn all_named(picked: &str) -> Vec<Case> {
 /// Returns one random case of every step.
 fn sample(seed: u64) -> Vec<Case> {
     let mut random = Random::new(seed);
-    let of_step = STEPS.into_iter().map(of_step);
+    let of_step = steps().map(of_step);
     of_step
         .map(|mut cases| cases.swap_remove(random.index(cases.len())))
         .collect()

@@ -1,6 +1,7 @@
-//! Rows of wide tables on the embedded engine: acknowledged rows survive kill −9, an index is complete although its
-//! build was killed repeatedly, a scan ends when its client disconnects, and an import of a large file takes bounded
-//! memory.
+//! Rows of wide tables: acknowledged rows survive kill −9, an index is complete although its build was killed repeatedly,
+//! a scan ends when its client disconnects, and an import of a large file takes bounded memory.
+//!
+//! With `TIDELINE_SUITE_BACKEND=cassandra`, the data is in a cluster.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -43,7 +44,7 @@ fn numbers(client: &Client) -> Vec<u64> {
 
 #[test]
 fn acknowledged_rows_survive_a_kill() {
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let server = folder.start(&Launch::default());
     let client = server.client();
     create(&client);
@@ -65,7 +66,7 @@ fn acknowledged_rows_survive_a_kill() {
 
 #[test]
 fn an_index_whose_build_is_killed_again_and_again_gets_every_row() {
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let server = folder.start(&Launch::default());
     let client = server.client();
     create(&client);
@@ -106,7 +107,7 @@ fn an_index_whose_build_is_killed_again_and_again_gets_every_row() {
 
 #[test]
 fn a_client_that_leaves_ends_its_scan() {
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let server = folder.start(&Launch::default());
     let client = server.client();
     create(&client);
@@ -141,7 +142,7 @@ fn an_import_of_any_size_takes_bounded_memory() {
     /// Size of the imported file, and the largest accepted growth of peak memory, in bytes.
     const FILE_BYTES: usize = 192 << 20;
     const GROWTH_BYTES_MAX: u64 = 96 << 20;
-    let folder = DataFolder::new();
+    let folder = DataFolder::of_suite();
     let server = folder.start(&Launch::default());
     let client = server.client();
     create(&client);

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use tideline_log::fail_points::around;
 use tideline_model::TableId;
 use tideline_wide_table::WideError;
 
@@ -39,9 +40,10 @@ impl Engine {
         let mut progress = RemovalProgress::default();
         let mut from = Vec::new();
         loop {
-            let step = self
-                .rows
-                .remove_expired(self.store.threads(), table, &from, delay);
+            let step = around("row_expire", "page", || {
+                self.rows
+                    .remove_expired(self.store.threads(), table, &from, delay)
+            });
             let step = match step {
                 Err(WideError::NoTable(_)) => return Ok(Some(progress)),
                 step => step?,

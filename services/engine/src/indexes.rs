@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
+use tideline_log::fail_points::around;
 use tideline_model::wide::{IndexState, KeySource};
 use tideline_model::{IndexCover, IndexSpec, KeyColumnSpec, TableId, TableName, TierScope, WideSpec};
 pub use tideline_wide_table::Index;
@@ -109,12 +110,14 @@ impl Engine {
                 index: index.name,
             });
         }
-        self.change_indexes(&wide, |indexes| {
-            indexes.push(IndexSpec {
-                id: 0,
-                state: IndexState::Building { next: String::new() },
-                ..index
-            });
+        around("row_index", "create", || {
+            self.change_indexes(&wide, |indexes| {
+                indexes.push(IndexSpec {
+                    id: 0,
+                    state: IndexState::Building { next: String::new() },
+                    ..index
+                });
+            })
         })?;
         self.table_of_rows(table)
     }
@@ -132,7 +135,9 @@ impl Engine {
         if !wide.indexes().iter().any(|known| known.name() == name) {
             return Err(wide.no_such_index(name));
         }
-        self.change_indexes(&wide, |indexes| indexes.retain(|index| index.name != name))?;
+        around("row_index", "drop", || {
+            self.change_indexes(&wide, |indexes| indexes.retain(|index| index.name != name))
+        })?;
         self.store.log().notify_flusher();
         Ok(())
     }
@@ -192,10 +197,11 @@ impl Engine {
         let mut stored = Instant::now();
         loop {
             self.check_writable()?;
-            let step = match self
-                .rows
-                .build_index(threads, building.table, building.index, &next)
-            {
+            let step = around("row_index", "page", || {
+                self.rows
+                    .build_index(threads, building.table, building.index, &next)
+            });
+            let step = match step {
                 Err(WideError::NoTable(_)) => return Ok(BuildEnd::Gone),
                 step => step?,
             };
@@ -209,7 +215,10 @@ impl Engine {
             let is_stopped = proceed(&progress).is_break();
             if is_stopped || stored.elapsed() >= CHECKPOINT_INTERVAL {
                 let state = IndexState::Building { next: hex(&next) };
-                if !self.set_index_state(building, state)? {
+                let is_stored = around("row_index", "checkpoint", || {
+                    self.set_index_state(building, state)
+                });
+                if !is_stored? {
                     return Ok(BuildEnd::Gone);
                 }
                 stored = Instant::now();
@@ -218,7 +227,10 @@ impl Engine {
                 return Ok(BuildEnd::Stopped);
             }
         }
-        match self.set_index_state(building, IndexState::Ready)? {
+        let is_ready = around("row_index", "ready", || {
+            self.set_index_state(building, IndexState::Ready)
+        });
+        match is_ready? {
             true => Ok(BuildEnd::Ready(progress)),
             false => Ok(BuildEnd::Gone),
         }

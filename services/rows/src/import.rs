@@ -23,8 +23,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use bytes::Bytes;
+use tideline_engine::fail_points::{When, pass};
 use tideline_engine::model::SequenceNumber;
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
 
 use crate::error::{Result, RowsError};
@@ -241,6 +242,7 @@ impl Entries<'_> {
             ..settings
         };
         self.engine.wait_for_searches(self.table);
+        pass::<EngineError>("row_import", "entry", When::Before)?;
         let written = write_entry(
             self.engine,
             self.table,
@@ -250,6 +252,7 @@ impl Entries<'_> {
             &settings,
         );
         let written = written?;
+        pass::<EngineError>("row_import", "entry", When::After)?;
         self.position = written.position.or(self.position);
         Ok(written.rows)
     }

@@ -144,8 +144,8 @@ impl Case {
     ///
     /// Panics if the store returns anything but the written points, or if the step is not reached.
     pub(super) fn run(&self, prepared: &Prepared) {
-        let folder = DataFolder::new();
-        archive::unpack(&prepared.packed, &folder.path()).expect("it was packed here");
+        let folder = DataFolder::of_suite();
+        folder.fill(&prepared.packed);
         let mut life = prepared.life.clone();
         let context = format!("seed {}, {self}", prepared.seed);
         let server = match self.blow {
