@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_backend::History;
 use tideline_chunk::{DeleteRecord, Delta, DeltaGroup};
-use tideline_model::{Identity, KeyRange, ModelTag, SequenceNumber, TableId, TableModel};
+use tideline_model::{Identity, KeyRange, ModelTag, SequenceNumber, TableId, TableModel, TimelineId};
 use tideline_series_store::StoreError;
 use tideline_timeline_catalog::{Catalog, CatalogRow};
 use tideline_wide_table::{Damage, EntryChange, Mutation, changes_of};
@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::find::{Timeline, has_series};
+use crate::find::{Timeline, describe, has_series};
 use crate::tables::Table;
 use crate::watch::{Part, WatchedDelete, WatchedSeries};
 use crate::wide_table::WideTable;
@@ -121,6 +121,12 @@ impl Engine {
     /// Returns the position after the last change that is on stable storage.
     pub fn changes_end(&self) -> SequenceNumber {
         self.store.log().durable_end()
+    }
+
+    /// Returns the number of journal entries from one position to before another, without the numbers that starts and
+    /// take-overs skip.
+    pub fn changes_between(&self, from: SequenceNumber, to: SequenceNumber) -> u64 {
+        self.store.log().entries_between(from, to)
     }
 
     /// Keeps the changes from a position on, in addition to the changes that a restart needs. `None` keeps only the
@@ -270,40 +276,34 @@ fn points_of(table: &Table, delta: &Delta) -> Vec<Option<Change>> {
     if let Some(delete) = &delta.delete {
         return deletes_of(table, delete, &delta.removed);
     }
-    let described: Vec<Option<Timeline>> = {
-        let ordinals: Vec<_> = {
-            let reader = table.reader();
-            delta.timelines.iter().map(|id| reader.by_id(*id)).collect()
-        };
-        let describe = |ordinal: Option<_>| table.describe(ordinal?);
-        ordinals.into_iter().map(describe).collect()
-    };
-    let new = delta.new_timelines.iter().map(|new| {
-        let ordinal = table.reader().by_id(new.id)?;
-        table.describe(ordinal).map(Change::Timeline)
-    });
-    let mut changes: Vec<Option<Change>> = new.collect();
+    let described: Vec<Option<Timeline>> = delta.timelines.iter().map(|id| usable(table, *id)).collect();
+    let new = delta.new_timelines.iter();
+    let mut changes: Vec<Option<Change>> = new
+        .map(|new| usable(table, new.id).map(Change::Timeline))
+        .collect();
     for group in &delta.groups {
         add_group(group, &described, &mut changes);
     }
     changes
 }
 
+/// Describes a timeline; `None` if it was removed later or the principal may not use it. Tests only this timeline: more
+/// principals can read the changes than there are conditions whose timelines are kept.
+fn usable(table: &Table, id: TimelineId) -> Option<Timeline> {
+    let reader = table.catalog.reader();
+    describe(&reader, table.usable(&reader, id)?)
+}
+
 /// Returns the changes of a delete, one for each timeline. `identities` are those of the removed timelines, or empty.
 fn deletes_of(table: &Table, delete: &DeleteRecord, identities: &[Vec<u8>]) -> Vec<Option<Change>> {
     let ids = &delete.timelines;
-    let is_restricted = table.condition().is_some();
-    let is_visible: Vec<bool> = match is_restricted {
-        false => vec![true; ids.len()],
-        true => {
-            let reader = table.reader();
-            ids.iter().map(|id| reader.by_id(*id).is_some()).collect()
+    let may_read = |at: usize| {
+        if table.condition().is_none() {
+            return true;
         }
-    };
-    let may_tell = |at: usize| {
         let reader = table.catalog.reader();
         if reader.by_id(ids[at]).is_some() {
-            return false;
+            return table.usable(&reader, ids[at]).is_some();
         }
         let identity = identities.get(at).map(|identity| Identity::decode(identity));
         match identity {
@@ -313,8 +313,7 @@ fn deletes_of(table: &Table, delete: &DeleteRecord, identities: &[Vec<u8>]) -> V
         }
     };
     let deleted = |at: usize| {
-        let may_read = is_visible[at] || may_tell(at);
-        may_read.then(|| {
+        may_read(at).then(|| {
             Change::Deleted(WatchedDelete {
                 timelines: vec![ids[at]],
                 range: delete.range,
@@ -346,10 +345,7 @@ fn add_group(group: &DeltaGroup, described: &[Option<Timeline>], changes: &mut V
 /// read.
 fn catalog_of(table: &Table, rows: Vec<CatalogRow>) -> Vec<Option<Change>> {
     let change = |row: CatalogRow| match row {
-        CatalogRow::Timeline(id) => {
-            let ordinal = table.reader().by_id(id)?;
-            table.describe(ordinal).map(Change::Timeline)
-        }
+        CatalogRow::Timeline(id) => usable(table, id).map(Change::Timeline),
         // The condition of a saved search would reveal other timelines.
         CatalogRow::Search(name) if table.condition().is_none() => {
             let text = table.searches().get(&name);

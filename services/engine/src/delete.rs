@@ -103,6 +103,9 @@ impl Engine {
     /// Removes timelines, given in ascending order, with their points in a range. Their identities are recorded while
     /// changes are kept; this takes more than one entry if they are longer than 4 MiB. The caller must call
     /// [`forget_removed`](Self::forget_removed) before it reports success.
+    ///
+    /// A removal that commits while the first change stream is created has no identities, but may be a change of the
+    /// stream. Restricted readers then get it only until a restart, while the catalog still knows the timelines.
     pub(crate) fn remove_timelines(
         &self,
         table: &Table,

@@ -416,7 +416,8 @@ pub(crate) fn has_series(reader: &CatalogReader<'_>, metric: &str) -> bool {
     series.any(|suffix| reader.has_measurement(&format!("{metric}{suffix}")))
 }
 
-fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {
+/// Describes a timeline without its span; `None` if `reader` does not show it.
+pub(crate) fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {
     let entry = reader.entry(ordinal)?;
     Some(Timeline {
         id: entry.id(),

@@ -143,18 +143,16 @@ impl Engine {
         Some(restricted(access, table))
     }
 
-    /// Returns true if the principal of this handle may know a dropped table. `model` is `None` if it is not known any
-    /// more.
-    pub(crate) fn may_know(&self, table: &str, model: Option<TableModel>) -> bool {
-        let Some(access) = &self.access else {
-            return true;
-        };
-        match model {
-            Some(model) => access.allows(table, model),
-            None => TableModel::ALL
-                .into_iter()
-                .all(|model| access.allows(table, model)),
-        }
+    /// Returns true if the principal of this handle may use tables of all models.
+    pub(crate) fn has_all_models(&self) -> bool {
+        let access = self.access.as_ref();
+        access.is_none_or(|access| access.principal().scope().models().is_empty())
+    }
+
+    /// Returns true if the principal of this handle may know a dropped table.
+    pub(crate) fn may_know(&self, table: &str, model: TableModel) -> bool {
+        let access = self.access.as_ref();
+        access.is_none_or(|access| access.allows(table, model))
     }
 
     /// Returns the series tables, sorted by name.

@@ -118,6 +118,15 @@ impl Table {
         }
     }
 
+    /// Returns the visible timeline with this id; `None` if the handle may not use it. Tests only this timeline, unlike
+    /// [`reader`](Self::reader). `reader` reads all timelines.
+    pub(crate) fn usable(&self, reader: &CatalogReader<'_>, id: TimelineId) -> Option<Ordinal> {
+        let ordinal = reader.by_id(id)?;
+        let restriction = self.restriction.as_ref();
+        let is_usable = restriction.is_none_or(|restriction| restriction.has(reader, ordinal));
+        is_usable.then_some(ordinal)
+    }
+
     /// Returns true if the removal of a timeline may be reported: the handle is not restricted, or the timeline matches
     /// by its measurement and tags. If the condition tests attributes, no removal is reported, because a removed
     /// timeline has none. `reader` reads all timelines.

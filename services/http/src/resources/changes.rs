@@ -20,7 +20,7 @@ use tideline_change_stream::{
 
 use tideline_openapi::change::{
     ChangePage, Checkpoint, ConfirmChanges, GroupDetail, GroupList, GroupSettings, ReadChanges,
-    ReadGroupChanges, StreamDetail, StreamList, StreamSettings,
+    ReadGroupChanges, Stream, StreamDetail, StreamList, StreamSettings,
 };
 use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
 use tokio::time::Instant;
@@ -84,6 +84,7 @@ struct GroupPath {
 async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
     let mut streams = with_streams(&app, |streams| streams.all()).await?;
     streams.retain(|stream| app.access.check_names(&stream.tables).is_ok());
+    streams.iter_mut().for_each(|stream| hide_groups(&app, stream));
     // These figures of the whole server depend on the writes to all tables.
     let is_everything = app.access.principal().scope().is_everything();
     let kept = is_everything.then(|| app.change_streams.kept_bytes());
@@ -147,7 +148,8 @@ async fn get(
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<StreamDetail>> {
-    let stream = with_streams(&app, move |streams| streams.stream(&stream)).await?;
+    let mut stream = with_streams(&app, move |streams| streams.stream(&stream)).await?;
+    hide_groups(&app, &mut stream);
     Ok(Json(StreamDetail {
         stream,
         request_id: id.into(),
@@ -209,6 +211,7 @@ async fn list_groups(
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<GroupList>> {
+    app.check_stream(&stream, false)?;
     let groups = with_streams(&app, move |streams| streams.groups(&stream)).await?;
     Ok(Json(GroupList {
         groups,
@@ -327,6 +330,13 @@ async fn confirm(
         streams.confirm(stream, &group, (request.partition, position), request.rewind)
     });
     Ok(Json(checkpoint.await?))
+}
+
+/// Removes the names of the consumer groups, unless the principal may use all models and timelines of the stream.
+fn hide_groups(app: &Grant, stream: &mut Stream) {
+    if app.access.check_patterns(&stream.tables).is_err() {
+        stream.groups.clear();
+    }
 }
 
 /// Changes an existing stream. The stream can have been replaced while the body of the request arrived or while the

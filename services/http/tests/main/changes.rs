@@ -258,6 +258,39 @@ fn write_everything_again(server: &Server) {
 }
 
 #[test]
+fn records_of_inbox_entries_are_marked() {
+    let server = start();
+    let chat = json!({"name": "chat", "model": "feed", "feed": {"inboxes": {}}});
+    post(&server, "/v1/tables", &chat).expect(201);
+    let feeds = "/v1/tables/chat/feeds";
+    for user in ["ann", "bea"] {
+        let member = format!("{feeds}/room,name=lobby/members/{user}");
+        put(&server, &member, &json!({})).expect(200);
+    }
+    let message = json!({"messages": [{"sender": "ann"}]});
+    for feed in ["room,name=lobby", "inbox,user=ann"] {
+        post(&server, &format!("{feeds}/{feed}/messages"), &message).expect(200);
+    }
+    delete(&server, &format!("{feeds}/room,name=lobby/members/bea"));
+    let [room, ann, bea] = ["room,name=lobby", "inbox,user=ann", "inbox,user=bea"].map(|feed| {
+        let described = server.get(&format!("{feeds}/{feed}")).expect(200);
+        described["id"].clone()
+    });
+    let (records, _) = read_all(&server, "all", "", 1_000);
+    let of = |feed: &Value| -> Vec<Value> {
+        let records = records.iter().filter(|record| record["message"]["feed"] == *feed);
+        records
+            .map(|record| json!([record["op"], record.get("inbox"), record.get("source")]))
+            .collect()
+    };
+    assert_eq!(of(&room), [json!(["put", null, null])], "{records:#?}");
+    // The second message was sent to the inbox itself.
+    let (entry, own) = (json!(["put", true, room]), json!(["put", true, null]));
+    assert_eq!(of(&ann), [entry.clone(), own], "{records:#?}");
+    assert_eq!(of(&bea), [entry, json!(["delete", true, null])], "{records:#?}");
+}
+
+#[test]
 fn a_page_continues_inside_a_write_after_one_of_its_timelines_was_removed() {
     let server = start();
     let lines = ["a", "b", "c"].map(|host| format!("cpu,host={host} usage=1 1795700000000000000"));
@@ -556,6 +589,41 @@ fn the_lag_of_a_group_is_in_its_checkpoints_and_in_the_metrics() {
         .find_map(|line| line.strip_prefix("tideline_change_group_lag{group=\"all/billing\"} "));
     let lag: Option<f64> = lag.and_then(|lag| lag.parse().ok());
     assert!(lag.is_some_and(|lag| lag >= 3.0), "{lag:?}: {metrics}");
+}
+
+#[test]
+fn the_lag_does_not_count_the_numbers_that_a_restart_skips() {
+    let mut server = start();
+    put(&server, "/v1/changes/all/groups/billing", &json!({})).expect(200);
+    for number in 0..3 {
+        write_order(&server, "acme", number, "new");
+        server.wait_stopped();
+        server = Server::on(Arc::clone(&server.disk), HttpSettings::default());
+    }
+    let end = server.get("/v1/changes/all").expect(200)["end"].clone();
+    let sequence = end.as_str().and_then(|end| end.split('-').nth(1));
+    let sequence = sequence.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    assert!(sequence > Some(1 << 24), "starts skip numbers: {end}");
+    let group = server.get("/v1/changes/all/groups/billing").expect(200);
+    let lag = group["checkpoints"][0]["lag"].as_u64();
+    assert!(lag.is_some_and(|lag| (3..1_000).contains(&lag)), "{group}");
+    let metrics = server.get("/metrics").text();
+    let lags = metrics.lines().filter_map(|line| {
+        let (name, lag) = line.rsplit_once(' ')?;
+        let is_lag = name == "tideline_change_lag_max" || name.starts_with("tideline_change_group_lag{");
+        is_lag.then(|| lag.parse::<f64>().expect("a number"))
+    });
+    assert_eq!(
+        lags.collect::<Vec<_>>(),
+        [lag.map_or(0.0, |lag| lag as f64); 2],
+        "{metrics}"
+    );
+
+    // The checkpoint after a restart is not behind: only its own entry follows.
+    let end = server.get("/v1/changes/all").expect(200)["end"].clone();
+    let checkpoint = json!({"partition": 0, "cursor": end});
+    let confirmed = post(&server, "/v1/changes/all/groups/billing/checkpoints", &checkpoint);
+    assert_eq!(confirmed.expect(200)["lag"], 0);
 }
 
 #[test]

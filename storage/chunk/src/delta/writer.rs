@@ -18,9 +18,9 @@ impl Delta {
     /// # Errors
     ///
     /// `out` is unchanged on error. [`DeltaError::Malformed`] if vectors differ in length, a timeline index is out
-    /// of range, the ids of deleted timelines are not increasing, or only some removed timelines have an identity. [`DeltaError::TooLarge`] if there are more than
-    /// [`DELTA_VALUES_MAX`] values. [`DeltaError::DeleteTooLarge`] if there are more than [`DELETE_TIMELINES_MAX`]
-    /// deleted timelines.
+    /// of range, the ids of deleted timelines are not increasing, or only some removed timelines have an identity.
+    /// [`DeltaError::TooLarge`] if there are more than [`DELTA_VALUES_MAX`] values. [`DeltaError::DeleteTooLarge`] if
+    /// there are more than [`DELETE_TIMELINES_MAX`] deleted timelines.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), DeltaError> {
         self.check()?;
         let start = out.len();

@@ -71,6 +71,7 @@ async fn list(
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
 ) -> Result<Json<WebhookList>> {
+    app.check_stream(&stream, false)?;
     let webhooks = with_streams(&app, move |streams| streams.webhooks(&stream)).await?;
     Ok(Json(WebhookList {
         webhooks,
