@@ -72,7 +72,7 @@ pub struct Stream {
     pub oldest: String,
     /// Cursor after the newest change
     pub end: String,
-    /// Names of the consumer groups of the stream
+    /// Names of the consumer groups of the stream; empty for a token that is restricted to models or timelines
     pub groups: Vec<String>,
 }
 
@@ -181,8 +181,7 @@ pub struct Checkpoint {
     pub time: String,
     /// True if the stream has changes after the checkpoint
     pub behind: bool,
-    /// Number of journal entries between the checkpoint and the newest change, of all tables. A restart of the server
-    /// skips some numbers, so it can be too high
+    /// Number of journal entries between the checkpoint and the newest change, of all tables
     #[serde(default)]
     pub lag: u64,
 }

@@ -46,7 +46,8 @@ pub struct Readiness {
     /// `ready` or `not ready`.
     pub status: String,
     /// `owner`: this server owns the data. `standby`: another server owns the data of the cluster, and requests are
-    /// forwarded to it. With the embedded engine always `owner`.
+    /// forwarded to it. `starting`: this server has taken the data of the cluster, and opens it; until then requests are
+    /// refused with 503. With the embedded engine always `owner`.
     pub role: String,
     /// Address of the server that owns the data, in the response of a standby. Omitted if there is no owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +103,12 @@ pub struct ReopeningTier {
     "engine": "cassandra",
     "acknowledged": "replicated",
     "is_shared": true,
+    "medium": "cluster",
+    "backup": "cluster_snapshot",
+    "buffers_writes": false,
+    "limits_free_space": false,
+    "frees_at_once": false,
+    "has_offline_check": false,
     "epoch": 7,
     "requests_in_flight": 16,
     "page_rows": 1024,
@@ -116,6 +123,27 @@ pub struct BackendState {
     pub acknowledged: String,
     /// True if other servers can take over the data.
     pub is_shared: bool,
+    /// `folder`: the data and the journal are in a folder of this machine, and a write waits for an fsync. `cluster`: they
+    /// are in a cluster, and a write waits for a quorum of nodes.
+    #[serde(default)]
+    pub medium: String,
+    /// Method of a backup. `folder_copy`: a copy of the data folder. `cluster_snapshot`: snapshots by the cluster.
+    #[serde(default)]
+    pub backup: String,
+    /// True if a table or request can choose that its writes are acknowledged before they are on stable storage
+    /// (`buffered`).
+    #[serde(default)]
+    pub buffers_writes: bool,
+    /// True if writes are refused while the free disk space is below `storage.free_bytes_min` or
+    /// `storage.free_per_mille_min`.
+    #[serde(default)]
+    pub limits_free_space: bool,
+    /// True if the disk space of dropped, moved and expired data is free at once. False if the cluster frees it later.
+    #[serde(default)]
+    pub frees_at_once: bool,
+    /// True if `tideline check` can check the stored data while no server runs.
+    #[serde(default)]
+    pub has_offline_check: bool,
     /// Number of the current ownership of the data. Each owner has a higher number than the owner before.
     pub epoch: u64,
     /// Number of requests to the engine that one call keeps in flight. 1: the engine is in this process.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`disk`] | disk that runs out of space, with simulated power cuts |
 //! | [`server`] | [`Server`]: the binary on a fresh data folder; readiness, kill −9, SIGTERM, restart |
+//! | [`cluster`] | keyspaces of a node of Cassandra, for suites that run on either engine |
 //! | [`client`] | [`Client`] and [`Response`]: requests, responses of any status |
 //! | [`program`] | third-party programs: agents and reference servers |
 //! | [`raw`] | raw bytes on a socket, for malformed requests |
@@ -29,6 +30,7 @@
 
 pub mod archive;
 pub mod client;
+pub mod cluster;
 pub mod compress;
 pub mod corpora;
 pub mod disk;

@@ -2,6 +2,9 @@
 //!
 //! A server that a test leaves running is killed when its handle is dropped. Only processes that the handle
 //! started are signalled.
+//!
+//! A folder of [`DataFolder::of_suite`] or [`DataFolder::in_cluster`] can stand for a keyspace of a cluster: its servers store
+//! their data there, and are ready once they own the data.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read};
@@ -16,8 +19,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::wait;
+use crate::archive;
+use crate::client::{Client, Response};
+use crate::cluster::{self, Keyspace};
+use crate::program::free_address;
+use crate::{not_run, wait};
 
 /// Time limit for a start on a busy machine in the dev profile. The product guarantees no start time; the
 /// benchmark measures it.
@@ -37,6 +43,8 @@ pub struct Server {
     child: Child,
     /// True if the child is a tracer and the server is a child of the tracer.
     is_traced: bool,
+    /// True if the data is in a cluster, so that the server is ready only as its owner.
+    is_in_cluster: bool,
     log: Arc<Log>,
 }
 
@@ -45,6 +53,8 @@ pub struct Server {
 #[derive(Debug)]
 pub struct DataFolder {
     folder: PathBuf,
+    /// Keyspace with the data; `None` if the folder has the data.
+    keyspace: Option<Keyspace>,
     /// Removes the folder on drop; `None` for a folder that is kept.
     _owned: Option<TempDir>,
 }
@@ -128,6 +138,7 @@ impl DataFolder {
             .expect("the temporary folder can be written");
         Self {
             folder: folder.path().to_owned(),
+            keyspace: None,
             _owned: Some(folder),
         }
     }
@@ -136,7 +147,61 @@ impl DataFolder {
     pub fn within(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
+            keyspace: None,
             _owned: None,
+        }
+    }
+
+    /// Creates an empty folder, or with `TIDELINE_SUITE_BACKEND=cassandra` an empty keyspace and a folder for the search
+    /// index.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the temporary folder cannot be written, or the keyspace cannot be created.
+    pub fn of_suite() -> Self {
+        match cluster::is_selected() {
+            true => Self::in_cluster().expect("TIDELINE_SUITE_BACKEND=cassandra needs a node of Cassandra"),
+            false => Self::new(),
+        }
+    }
+
+    /// Creates an empty keyspace on the shared node of Cassandra, and a folder for the search index. Returns `None` after a
+    /// report if there is no node.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the temporary folder cannot be written, or the keyspace cannot be created.
+    pub fn in_cluster() -> Option<Self> {
+        let keyspace = Some(Keyspace::create()?);
+        Some(Self {
+            keyspace,
+            ..Self::new()
+        })
+    }
+
+    /// Returns true if the folder has the data. Otherwise reports that a check of the folder is not run, because the data is
+    /// in a cluster.
+    pub fn has_data(&self) -> bool {
+        if self.keyspace.is_some() {
+            not_run("a check of the data folder: the data is in a cluster");
+        }
+        self.keyspace.is_none()
+    }
+
+    /// Stores a packed data folder: in this folder, or as a copy in the keyspace. Call this before the first start.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the pack is damaged, the folder cannot be written, or the copy fails.
+    pub fn fill(&self, packed: &[u8]) {
+        let unpack = |folder: &Path| archive::unpack(packed, folder).expect("the pack is sound");
+        match &self.keyspace {
+            None => unpack(&self.path()),
+            Some(keyspace) => {
+                let source = self.beside("source");
+                unpack(&source);
+                keyspace.fill(&source);
+            }
         }
     }
 
@@ -180,16 +245,27 @@ impl DataFolder {
                 command.env_remove(name);
             }
         }
-        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listen = launch.listen.unwrap_or(any_port).to_string();
+        let listen = launch.listen.unwrap_or_else(|| match &self.keyspace {
+            None => SocketAddr::from(([127, 0, 0, 1], 0)),
+            // A server that loses the data starts itself again, with the same arguments.
+            Some(_) => free_address(),
+        });
+        let listen = listen.to_string();
         let log = launch.log_file.as_ref().map_or_else(Stdio::piped, |path| {
             let file = OpenOptions::new().append(true).open(path);
             file.expect("the log file can be written").into()
         });
-        let child = command
+        command
             .arg("serve")
             .args(["--listen", &listen, "--data-dir"])
-            .arg(self.path())
+            .arg(self.path());
+        if let Some(keyspace) = &self.keyspace {
+            command.args(["--backend", "cassandra"]);
+            // The node can be on another machine.
+            command.env("TIDELINE__CASSANDRA__ADVERTISE", &listen);
+            keyspace.select(&mut command);
+        }
+        let child = command
             .args(&launch.arguments)
             .envs(FREE_SPACE)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
@@ -199,7 +275,7 @@ impl DataFolder {
             .stderr(log)
             .spawn()
             .expect("the binary starts");
-        Server::watch(child, !launch.tracer.is_empty())
+        Server::watch(child, !launch.tracer.is_empty(), self.keyspace.is_some())
     }
 }
 
@@ -210,7 +286,7 @@ impl Default for DataFolder {
 }
 
 impl Server {
-    fn watch(mut child: Child, is_traced: bool) -> Self {
+    fn watch(mut child: Child, is_traced: bool, is_in_cluster: bool) -> Self {
         let log = Arc::new(Log::default());
         if let Some(stdout) = child.stdout.take() {
             Log::follow(&log, stdout);
@@ -221,6 +297,7 @@ impl Server {
         Self {
             child,
             is_traced,
+            is_in_cluster,
             log,
         }
     }
@@ -240,7 +317,7 @@ impl Server {
         Client::new(address.unwrap_or_else(|| panic!("no address in the log:\n{}", self.log())))
     }
 
-    /// Waits until `/ready` returns 200.
+    /// Waits until `/ready` returns 200, and in a cluster until the server owns the data.
     ///
     /// # Panics
     ///
@@ -249,9 +326,15 @@ impl Server {
         let client = self.client();
         let ready = wait::until(START_PATIENCE, || {
             let response = client.send("GET", "/ready", &[], b"").ok()?;
-            (response.status == 200).then_some(())
+            self.is_ready(&response).then_some(())
         });
         assert!(ready.is_some(), "not ready; the log:\n{}", self.log());
+    }
+
+    /// Returns true if a response of `/ready` shows that the server serves its data. A standby forwards requests, and is
+    /// ready too.
+    fn is_ready(&self, response: &Response) -> bool {
+        response.status == 200 && (!self.is_in_cluster || response.json()["role"] == "owner")
     }
 
     /// Returns the log so far.
@@ -285,7 +368,7 @@ impl Server {
                 .take()
                 .or_else(|| self.address_within(Duration::ZERO).map(Client::new));
             let response = client.as_ref()?.send("GET", "/ready", &[], b"").ok()?;
-            (response.status == 200).then_some(true)
+            self.is_ready(&response).then_some(true)
         });
         let is_ready = is_ready.unwrap_or_else(|| panic!("neither ready nor gone; the log:\n{}", self.log()));
         is_ready.then_some(self)

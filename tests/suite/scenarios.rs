@@ -20,6 +20,15 @@ fn every_scenario_holds() {
     assert!(steps > 100, "only {steps} steps were found");
 }
 
+/// The scenario of `/ready` allows reasons, because a cluster can have some.
+#[test]
+fn an_embedded_server_has_no_reasons() {
+    let folder = DataFolder::new();
+    let server = folder.start(&Launch::default());
+    let ready = server.client().get("/ready").expect_status(200).json();
+    assert_eq!(ready["reasons"], serde_json::json!([]), "{ready}");
+}
+
 /// Runs the same scenarios on a node of Cassandra, each in a separate keyspace; the short form runs an even selection.
 #[test]
 fn scenarios_hold_on_a_cluster() {
@@ -44,6 +53,8 @@ fn scenarios_hold_on_a_cluster() {
             .environment("TIDELINE__STORAGE__BACKEND", "cassandra")
             .environment("TIDELINE__CASSANDRA__CONTACT", contact)
             .environment("TIDELINE__CASSANDRA__KEYSPACE", &keyspace)
+            // Required if the node is on another machine; no other process uses the keyspace.
+            .environment("TIDELINE__CASSANDRA__ADVERTISE", "localhost:8490")
             .environment("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated")
             // Other tests and builds share the cores.
             .environment("TIDELINE__CASSANDRA__LEASE", "30s")

@@ -1,17 +1,24 @@
 //! The catalog's rows in the backend: loading, writing and removing.
 //!
+//! A catalog is loaded completely before its database serves requests. On a backend with several requests in flight, a
+//! thread therefore reads many ranges at once, ahead of the thread that adds the timelines.
+//!
 //! A flush writes rows without a sync; the caller of the flush syncs them. Bitmaps in `State` record which rows may
 //! differ from memory. A timeline that changes while its row is being written stays recorded.
 
 use std::collections::BTreeSet;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 
 use bytes::Bytes;
 use roaring::RoaringBitmap;
 use tideline_backend::{
-    Backend, Direction, KeyRange, PageLimit, Partition, RowChange, Space, Stamp, WRITE_BYTES_MAX,
+    Backend, Direction, KeyRange, PageLimit, Partition, RowChange, ScanRange, Space, Stamp, WRITE_BYTES_MAX,
     WRITE_ROWS_MAX,
 };
-use tideline_key_codec::{catalog_key, catalog_partition, parse_catalog_key, space, table_rows};
+use tideline_key_codec::{
+    catalog_key, catalog_partition, parse_catalog_key, space, split_catalog_rows, table_rows,
+};
 use tideline_model::{Durability, Ordinal, TableId};
 
 use crate::catalog::{Catalog, CatalogOptions};
@@ -23,6 +30,9 @@ use crate::{CatalogError, Result};
 
 /// Maximum number of rows that are encoded before they are written; bounds the memory.
 const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
+/// Maximum number of ranges that a load reads at once. With pages of 1 MiB, each group of pages takes at most 16 MiB, and
+/// at most three groups are in memory.
+const RANGES_MAX: u8 = 16;
 
 impl Catalog {
     /// Loads all rows of a table. Timelines that only the journal holds are added later by [`Catalog::adopt`].
@@ -36,7 +46,7 @@ impl Catalog {
         let catalog = Self::new(table, options);
         let mut state = catalog.state.write();
         let page = backend.capabilities().page_advice;
-        each_row(backend, space::CATALOG, table, page, &mut |rows| {
+        each_catalog_row(backend, table, page, &mut |rows| {
             for stored in rows {
                 let key = parse_catalog_key(&stored.key);
                 let (_, id) = key.ok_or(CatalogError::DamagedKey(stored.key.len()))?;
@@ -300,6 +310,65 @@ pub(crate) fn each_row(
         next = page.next;
     }
     Ok(())
+}
+
+/// Passes all catalog rows of a table to `visit`, page by page, in any order.
+///
+/// If the first page is not the last one and the backend keeps several requests in flight, the other rows are read in
+/// several ranges at once, on a thread that reads ahead of `visit`.
+fn each_catalog_row(
+    backend: &dyn Backend,
+    table: TableId,
+    limit: PageLimit,
+    visit: &mut dyn FnMut(Vec<tideline_backend::Row>) -> Result<()>,
+) -> Result<()> {
+    let in_flight = backend.capabilities().requests_in_flight;
+    if in_flight <= 1 {
+        return each_row(backend, space::CATALOG, table, limit, visit);
+    }
+    let (partition, all) = table_rows(space::CATALOG, table);
+    let first = backend.scan(partition, &all, Direction::Ascending, limit)?;
+    visit(first.rows)?;
+    let Some(rest) = first.next else {
+        return Ok(());
+    };
+    let parts = u8::try_from(in_flight).unwrap_or(RANGES_MAX).min(RANGES_MAX);
+    let parts = split_catalog_rows(table, &rest, parts).into_iter();
+    let ranges: Vec<ScanRange> = parts.map(|keys| ScanRange { partition, keys }).collect();
+    thread::scope(|scope| {
+        let (sender, pages) = sync_channel(1);
+        scope.spawn(move || read_ahead(backend, ranges, limit, &sender));
+        // The thread ends after its error, or when an error of `visit` drops `pages`.
+        pages.into_iter().try_for_each(|rows| visit(rows?))
+    })
+}
+
+/// Sends the rows of all ranges, a group of pages at a time, until the receiver is dropped or a read fails.
+fn read_ahead(
+    backend: &dyn Backend,
+    mut ranges: Vec<ScanRange>,
+    limit: PageLimit,
+    sender: &SyncSender<tideline_backend::Result<Vec<tideline_backend::Row>>>,
+) {
+    while !ranges.is_empty() {
+        let pages = match backend.scan_many(&ranges, limit) {
+            Ok(pages) => pages,
+            Err(error) => {
+                // Fails if the receiver is dropped, after another error.
+                let _ = sender.send(Err(error));
+                return;
+            }
+        };
+        let (mut rows, mut left) = (Vec::new(), Vec::new());
+        for (page, ScanRange { partition, .. }) in pages.into_iter().zip(ranges) {
+            rows.extend(page.rows);
+            left.extend(page.next.map(|keys| ScanRange { partition, keys }));
+        }
+        ranges = left;
+        if sender.send(Ok(rows)).is_err() {
+            return;
+        }
+    }
 }
 
 fn bytes_of(change: &RowChange) -> usize {

@@ -73,8 +73,8 @@ pub struct ChangeStreams {
     pub(crate) webhooks_changed: tokio::sync::watch::Sender<()>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
-    /// Sequences of the newest journal entries, if they hold only state of change streams. A checkpoint at the start of
-    /// this range is not behind, because it lacks only these entries.
+    /// Sequences of the newest journal entries, if they hold only state of change streams. A checkpoint without entries
+    /// between itself and the start of this range is not behind, because it lacks only these entries.
     own_entries: Mutex<Range<SequenceNumber>>,
 }
 
@@ -160,7 +160,7 @@ pub struct ChangeSummary {
     pub streams: u64,
     /// Number of consumer groups.
     pub groups: u64,
-    /// Largest number of sequence numbers between the checkpoint of a group or webhook and the newest change.
+    /// Largest number of journal entries between the checkpoint of a group or webhook and the newest change.
     pub lag_max: u64,
     /// Bytes of the journal that are kept only for change streams.
     pub kept_bytes: u64,
@@ -608,14 +608,15 @@ impl ChangeStreams {
     fn is_behind(&self, position: Position) -> bool {
         let end = self.engine.changes_end();
         let own = self.own_entries.lock();
-        let is_own = own.end == end && position.sequence >= own.start;
+        let is_own = own.end == end && self.engine.changes_between(position.sequence, own.start) == 0;
         position < Position::before(end) && !is_own
     }
 
-    /// Returns the number of sequence numbers between a position and the newest change.
+    /// Returns the number of journal entries between a position and the newest change; at least 1 if there are changes.
     fn lag_of(&self, position: Position) -> u64 {
+        let end = self.engine.changes_end();
         match self.is_behind(position) {
-            true => self.engine.changes_end().0.saturating_sub(position.sequence.0),
+            true => self.engine.changes_between(position.sequence, end).max(1),
             false => 0,
         }
     }

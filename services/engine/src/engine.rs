@@ -12,7 +12,7 @@ use std::time::Duration;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tideline_access::Access;
-use tideline_backend::{Backend, Health, Reopening};
+use tideline_backend::{Acknowledged, Backend, Health, Reopening};
 use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
 use tideline_model::{Clock, TableId, TableName, Tier};
 use tideline_runtime::MemoryAccount;
@@ -93,6 +93,8 @@ pub struct Core {
     pub(crate) attaching: Mutex<()>,
     /// Names of wide tables to which parts are being attached. Their indexes are built afterwards.
     pub(crate) unbuilt: Mutex<HashSet<TableName>>,
+    /// Number of attachments of parts to each wide table that have begun, plus the number of those that have ended.
+    pub(crate) row_attachments: Mutex<HashMap<TableName, u64>>,
     replayed: Replayed,
 }
 
@@ -286,6 +288,7 @@ impl Engine {
             Ok(OtherObjects {
                 targets: objects.targets.into_iter().collect(),
                 keys: objects.keys.into_iter().collect(),
+                writing: objects.writing.into_iter().collect(),
             })
         }));
         catalogs.replayed(store.stamps());
@@ -324,6 +327,7 @@ impl Engine {
             decoded: DecodedDeltas::default(),
             attaching: Mutex::default(),
             unbuilt: Mutex::default(),
+            row_attachments: Mutex::default(),
             replayed,
         };
         let engine = Self {
@@ -360,6 +364,16 @@ impl Engine {
             .is_some_and(|access| access.principal().is_revoked())
     }
 
+    /// Returns an error unless this process owns the data now. Without the ownership, lists in memory, such as those of
+    /// tables and tokens, may be outdated. Costs one atomic load with an embedded backend.
+    ///
+    /// # Errors
+    ///
+    /// A store error of the kind [`Unavailable`](crate::ErrorKind::Unavailable).
+    pub fn check_lease(&self) -> Result<()> {
+        Ok(self.store.log().check_lease().map_err(StoreError::from)?)
+    }
+
     /// Reports whether reads and writes are served now, with reasons. The call is cheap.
     pub fn readiness(&self) -> Readiness {
         let mut reasons = Vec::new();
@@ -392,6 +406,10 @@ impl Engine {
                 reasons.push(format!("the cluster has not answered for {seconds} s: {reason}"));
                 false
             }
+            Health::WritesRefused { reason } => {
+                reasons.push(format!("writes are refused: {reason}"));
+                false
+            }
             Health::ReadOnly { reason } => {
                 reasons.push(format!("read-only until an operator decides: {reason}"));
                 false
@@ -406,6 +424,12 @@ impl Engine {
             });
         }
         reasons.extend(failed.iter().map(FailedTier::describe));
+        if self.store.backend().capabilities().acknowledged == Acknowledged::Replicated {
+            reasons.push(
+                "acknowledged writes are replicated: they are in the memory of a quorum of nodes, and not yet on a disk"
+                    .into(),
+            );
+        }
         if let Err(error) = self.store.log().check_lease() {
             (reads, writes) = (false, false);
             reasons.push(error.to_string());
@@ -496,13 +520,22 @@ impl Engine {
 
     /// Completes running work, syncs and closes. No acknowledged point is lost; unsealed points stay in the journal.
     ///
+    /// Closing the store gives up the data, or releases the lock of the data folder. If other processes can take over
+    /// the data, the store is closed before the index: a process that waits for the data must not wait for a commit of
+    /// the index. Otherwise the index is closed first: the next process that opens the folder also opens the index.
+    ///
     /// # Errors
     ///
     /// Returns the error of closing the store.
     pub fn close(&self) -> Result<()> {
         self.close_searches();
+        if !self.store.backend().capabilities().is_shared {
+            self.index.close();
+        }
+        let closed = self.store.close();
+        // Has no effect if the index is closed.
         self.index.close();
-        Ok(self.store.close()?)
+        Ok(closed?)
     }
 
     /// Commits a change of a catalog to the log.

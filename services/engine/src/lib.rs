@@ -17,7 +17,7 @@
 //! | [`rows`], [`wide_table`] | rows of wide tables |
 //! | [`feed_changes`] | feeds that were written since a position in the journal |
 //! | [`feeds`] | feeds, whose messages are rows |
-//! | [`fan_outs`] | messages that a job still has to write to inboxes |
+//! | [`fan_outs`] | messages that a job still has to write to inboxes, and interrupted joins |
 //! | [`large`] | large values of rows |
 //! | `declared_columns` | types and numbers of the columns of a wide table |
 //! | [`row_values`] | values of rows in the form that conditions compare |
@@ -28,8 +28,10 @@
 //! | [`stored_data`] | timelines of each table, and bytes in each tier |
 //! | [`parts`] | parts of wide tables that are divided by time |
 //! | [`parts_preview`] | effects of changed ages of parts |
+//! | [`schedule`] | schedules of jobs: cron expressions with time zones |
 //! | [`row_archives`] | archived parts of wide tables |
 //! | [`expired_rows`] | removal of expired rows and cells |
+//! | [`row_copies`] | copies of rows into another table: what the last complete copy has covered |
 //! | [`indexes`] | secondary indexes of wide tables |
 //! | [`row_search`] | search indexes over rows |
 //! | [`column_use`] | reads and updates of the columns of wide tables |
@@ -132,12 +134,14 @@ pub mod points;
 pub mod resolve;
 mod restriction;
 pub mod row_archives;
+pub mod row_copies;
 pub mod row_limits;
 pub mod row_load;
 pub mod row_search;
 pub mod row_surveys;
 pub mod row_values;
 pub mod rows;
+pub mod schedule;
 pub mod search;
 pub mod state_table;
 pub mod stored_data;

@@ -12,6 +12,7 @@ use tideline_model::{
     ColumnCompression, ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, RowTtl,
     SequenceNumber, TableModel, TableName, TableSpec, WideSpec,
 };
+use tideline_series_store::StoreError;
 use tideline_wide_table::{CellValue, Column};
 
 use crate::audit_table::AUDIT_TABLE;
@@ -62,11 +63,16 @@ impl Engine {
         }
     }
 
-    /// Returns a table of the server; `None` before its first row.
+    /// Returns a table of the server; `None` before its first row, or if a table of a user has the name.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the store, for example if this process does not own the data now.
     pub(crate) fn system_table(&self, name: &str) -> Result<Option<Arc<WideTable>>> {
         match self.store.table(name) {
             Ok(points) if points.spec().is_system => Ok(Some(self.compiled(self.joined(points))?)),
-            _ => Ok(None),
+            Ok(_) | Err(StoreError::NoSuchTable(_)) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -12,11 +12,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-use tideline_backend::{Health, VALUE_BYTES_MAX};
+use tideline_backend::{BackendError, Health, VALUE_BYTES_MAX};
 use tideline_chunk::{Delta, DeltaGroup, NewTimeline, RequestRecord};
 use tideline_model::reject::RememberedReject;
 use tideline_model::{
@@ -39,6 +40,8 @@ pub const REQUEST_KEY_BYTES_MAX: usize = 255;
 const NAMED_AGAIN_MAX: usize = 64;
 /// Maximum number of rejects that a stored outcome keeps verbatim. The count of all rejects is always exact.
 const REMEMBERED_REJECTS_MAX: usize = 100;
+/// Pause before a retry of a write that is refused because the cluster is not durable enough.
+const REFUSED_RETRY: Duration = Duration::from_secs(5);
 
 /// Settings of one write.
 #[derive(Debug, Default)]
@@ -379,11 +382,13 @@ impl Engine {
         Ok(self.commit_named(table, second, shapes_second, durability, generation)? || introduces)
     }
 
-    /// Returns an error while the disk is nearly full, so that no writes that take space are accepted.
+    /// Returns an error while the disk is nearly full, so that no writes that take space are accepted, and while writes
+    /// to a cluster would be less durable than the settings demand.
     ///
     /// # Errors
     ///
-    /// Returns [`EngineError::DiskFull`] below the watermark of free space.
+    /// Returns [`EngineError::DiskFull`] below the watermark of free space; a store error of the kind
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) while a cluster is not durable enough.
     pub fn check_writable(&self) -> Result<()> {
         match self.store.health() {
             Health::DiskLow {
@@ -393,6 +398,11 @@ impl Engine {
                 free_bytes,
                 watermark_bytes,
             }),
+            Health::WritesRefused { reason } => Err(BackendError::Unavailable {
+                reason: format!("writes are refused: {reason}"),
+                retry_after: REFUSED_RETRY,
+            }
+            .into()),
             _ => Ok(()),
         }
     }

@@ -4,11 +4,12 @@
 //!
 //! 1. `tideline_connections` accepts the connection, and [`mod@serve`] passes the request to the router.
 //! 2. `observe` assigns the request id, counts and logs the request.
-//! 3. `guard` checks the requested host (`host`), the token and the header `Origin` (`auth`), whether a role of
+//! 3. `lease` checks that this process owns the data, and checks it again when the response is sent.
+//! 4. `guard` checks the requested host (`host`), the token and the header `Origin` (`auth`), whether a role of
 //!    the token allows the action of the route (`routes`), and the budgets of the tenant.
-//! 4. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
+//! 5. A handler under `resources` extracts its input (`extract`, `body`), calls a function of the engine on a blocking
 //!    thread (`app`), and returns the response.
-//! 5. `failure` converts an error to the status and body of the protocol.
+//! 6. `failure` converts an error to the status and body of the protocol.
 //!
 //! | module | holds |
 //! |---|---|
@@ -21,12 +22,13 @@
 //! | `tls_files` | certificate and key of the listener |
 //! | `routes`, `grant` | actions of routes; the handle that gives a handler access to tables |
 //! | `audit_log`, `audit_detail` | records of changes and refusals, for the audit table; the texts of what changed |
-//! | `context`, `observe`, `audit`, `guard`, `host`, `auth` | the layers around every request |
+//! | `context`, `observe`, `audit`, `lease`, `guard`, `host`, `auth` | the layers around every request |
 //! | `failure` | the mapping from errors to statuses, per dialect |
 //! | `body` | size limits of request bodies; `tideline_connections` reads the bodies |
 //! | `extract`, `stream`, `response_memory` | extractors; streamed responses; memory accounting of whole responses |
 //! | `condition`, `saved_search` | conversion of conditions; expansion of saved searches |
 //! | `ingest` | execution of writes; the pipeline is `tideline-ingest` |
+//! | `inline_reads` | short reads on the threads of the runtime |
 //! | [`standby`] | the service of a process that does not own the data |
 //! | `running` | the registry of running queries |
 //! | `requested` | background jobs that a request starts and does not wait for |
@@ -54,7 +56,9 @@ mod guard;
 mod hashes_file;
 mod host;
 mod ingest;
+mod inline_reads;
 mod jwks_file;
+mod lease;
 mod live;
 mod metrics;
 mod observe;

@@ -7,6 +7,7 @@
 mod figures;
 mod jobs;
 mod rows;
+mod standby;
 mod state;
 mod tables;
 mod tenants;
@@ -14,6 +15,7 @@ mod tiers;
 
 use std::fmt;
 
+use axum::http::{HeaderMap, header};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +25,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tideline_engine::{Engine, Table, WriteOutcome};
 
+pub(crate) use self::standby::{ForwardOutcome, StandbyMetrics};
 use self::state::StateCollector;
 use crate::app::App;
 
@@ -139,8 +142,23 @@ impl Metrics {
             "Running requests",
             self.requests_running.0.clone(),
         );
-        let build = [("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "Version of the running build", Info::new(build.to_vec()));
+        register_build(registry);
+    }
+}
+
+fn register_build(registry: &mut Registry) {
+    let build = [("version", env!("CARGO_PKG_VERSION"))];
+    registry.register("build", "Version of the running build", Info::new(build.to_vec()));
+}
+
+/// Returns the content type of metrics for a client with these headers. The text is valid for both types.
+pub(crate) fn content_type(headers: &HeaderMap) -> &'static str {
+    let accepted = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    match accepted.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+        true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        false => "text/plain; version=0.0.4; charset=utf-8",
     }
 }
 

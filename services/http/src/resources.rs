@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tideline_engine::model::time::NANOS_PER_SECOND;
-use tideline_engine::model::{Policy, TableSpec, Timestamp};
+use tideline_engine::model::{Policy, Timestamp};
 use tideline_openapi::policy::PolicyChanges;
 use tideline_openapi::statistics::Span;
 use tideline_openapi::{DurationText, ErrorBody, ErrorCode};
@@ -185,14 +185,4 @@ pub(crate) fn changed_policy(policy: Policy, changes: PolicyChanges) -> Result<P
     let policy = changes.applied_to(policy);
     tideline_scheduler::policy::check(&policy).map_err(Failure::invalid)?;
     Ok(policy)
-}
-
-/// Checks the schedules of the parts of a table.
-///
-/// # Errors
-///
-/// Returns an error if a schedule is not valid.
-pub(crate) fn check_schedules_of_parts(spec: &TableSpec) -> Result<()> {
-    let checked = tideline_scheduler::policy::check_schedules_of_parts(spec);
-    checked.map_err(|error| Failure::invalid(format!("wide.{error}")))
 }

@@ -1,7 +1,8 @@
 //! Router of all routes, and the OpenAPI document. The routes of the API and the document are created from the same
 //! declarations.
 //!
-//! The order of the layers matters: a request is observed first, then admitted, then handled.
+//! The order of the layers matters: a request is observed first, then refused if this process does not own the data, then
+//! admitted, then handled.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tideline_openapi::ErrorCode;
 use tideline_openapi::feed::WatchedMessages;
 use tideline_openapi::otlp::RpcStatus;
 use tideline_openapi::prometheus::PrometheusError;
-use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchTimelines};
+use tideline_openapi::watch::{WatchDeleted, WatchPoints, WatchReady, WatchResume, WatchTimelines};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
@@ -23,6 +24,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::guard::GuardLayer;
+use crate::lease::LeaseLayer;
 use crate::observe::ObserveLayer;
 use crate::routes::Routes;
 use crate::{described, observe, resources};
@@ -45,7 +47,7 @@ const COMPRESSED_BYTES_MIN: u64 = 4 << 10;
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     // Schemas that no request or response refers to directly: contents of events, and errors of other dialects.
-    components(schemas(WatchedMessages, WatchReady, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError, RpcStatus)),
+    components(schemas(WatchedMessages, WatchReady, WatchResume, WatchPoints, WatchTimelines, WatchDeleted, PrometheusError, RpcStatus)),
     tags(
         (name = "tables", description = "Tables and their contents"),
         (name = "points", description = "Write and read points"),
@@ -142,6 +144,7 @@ pub(crate) fn router(app: &App) -> Router {
             ObserveLayer(app.clone()),
             CatchPanicLayer::custom(observe::panicked),
             compression(),
+            LeaseLayer::new(app),
             GuardLayer {
                 app: app.clone(),
                 routes: Arc::new(actions),

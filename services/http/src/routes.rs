@@ -67,7 +67,7 @@ const VARIANTS: [(&str, Action); 3] = [
 ];
 
 /// Pages for readers: the guide and the OpenAPI document.
-const PAGES: [&str; 8] = [
+pub(crate) const PAGES: [&str; 8] = [
     "/",
     "/docs",
     "/docs/",

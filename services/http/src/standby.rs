@@ -1,8 +1,10 @@
 //! HTTP service of a process that does not own the data.
 //!
-//! It forwards every request to the owner, and handles only health checks itself: it is ready while there is an owner. If
-//! the owner changes while it executes a request, the response is an error, because the outcome is unknown. Errors have
-//! the form of the protocol of the request.
+//! It forwards every request to the owner, and handles only health checks and `/metrics` itself: it is ready while the
+//! owner is reachable and ready. If the owner changes while it executes a request, the response is an error, because the
+//! outcome is unknown. Errors have the form of the protocol of the request.
+//!
+//! While this process takes the data over, the service still listens, and refuses requests with a retryable error.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,10 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::body::to_bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::ACCEPT_ENCODING;
+use hyper::{Method, Request};
 use parking_lot::Mutex;
 use tideline_connections::forward::{FORWARDED, Forwarder, HTTPS};
 use tideline_connections::shares::Shares;
@@ -27,6 +32,7 @@ use tokio::task::spawn_blocking;
 use crate::context::{Dialect, RequestContext, RequestId, RequestIds};
 use crate::failure::Failure;
 use crate::followed_file::FileKind;
+use crate::metrics::{self, ForwardOutcome, StandbyMetrics};
 use crate::resources::{operation, whole_seconds};
 use crate::serve::FILES_INTERVAL;
 use crate::settings::HttpSettings;
@@ -40,7 +46,16 @@ pub struct KnownOwner {
     pub address: Option<String>,
     /// Reason why there is no owner.
     pub reason: String,
+    /// True if this process has taken the data, and opens it.
+    pub is_starting: bool,
 }
+
+/// Longest wait for the readiness of the owner, shorter than the usual timeout of probes.
+const READINESS_TIMEOUT: Duration = Duration::from_millis(500);
+/// Query of a request for `/metrics` that is forwarded to the owner.
+const METRICS_OF_OWNER: &str = "of=owner";
+/// Maximum size of the readiness of the owner, in bytes.
+const READINESS_BYTES_MAX: usize = 1 << 20;
 
 /// Serves requests on `listeners` by forwarding them to the owner, until `shutdown` completes. Running requests get the
 /// drain timeout, but no longer than `drain_max`.
@@ -74,6 +89,7 @@ pub async fn serve(
     let service = Standby {
         known,
         forwarder: files.authorities.forwarder(),
+        metrics: Arc::default(),
         request_ids: Arc::new(RequestIds::new(started)),
         warnings: settings.warnings.clone(),
         files: Arc::clone(&files),
@@ -135,6 +151,7 @@ async fn follow(files: Arc<Files>, clock: Arc<dyn Clock>) -> Infallible {
 struct Standby {
     known: watch::Receiver<KnownOwner>,
     forwarder: Forwarder,
+    metrics: Arc<StandbyMetrics>,
     request_ids: Arc<RequestIds>,
     /// Warnings about the configuration.
     warnings: Vec<String>,
@@ -150,11 +167,20 @@ struct Standby {
 impl Standby {
     /// Forwards a request to the owner, as long as it remains the owner.
     async fn forward(mut self, request: Request<Incoming>) -> Response {
-        let KnownOwner { address, reason } = self.known.borrow_and_update().clone();
+        let KnownOwner {
+            address,
+            reason,
+            is_starting,
+        } = self.known.borrow_and_update().clone();
         let Some(owner) = address else {
-            return unavailable(format!("no process owns the data at the moment: {reason}"));
+            self.metrics.count(ForwardOutcome::NoOwner);
+            return unavailable(match is_starting {
+                true => reason,
+                false => format!("no process owns the data at the moment: {reason}"),
+            });
         };
         if request.headers().contains_key(FORWARDED) {
+            self.metrics.count(ForwardOutcome::NoOwner);
             return unavailable(
                 "this process does not own the data; another process has just lost or taken it".into(),
             );
@@ -163,18 +189,84 @@ impl Standby {
         let is_other = |now: &KnownOwner| now.address.as_ref() != Some(&owner);
         let forwarded = self.forwarder.forward(request, &owner, origin);
         tokio::select! {
-            answer = forwarded => answer.unwrap_or_else(|reason| {
-                unavailable(format!("the process at {owner} owns the data, but did not answer: {reason}"))
-            }),
-            _ = self.known.wait_for(is_other) => unavailable(format!(
-                "the process at {owner} lost the data while it executed the request, so its outcome is unknown"
+            answer = forwarded => {
+                self.metrics.count(match answer {
+                    Ok(_) => ForwardOutcome::Answered,
+                    Err(_) => ForwardOutcome::Failed,
+                });
+                answer.unwrap_or_else(|reason| {
+                    unavailable(format!("the process at {owner} owns the data, but did not answer: {reason}"))
+                })
+            }
+            _ = self.known.wait_for(is_other) => {
+                self.metrics.count(ForwardOutcome::Failed);
+                unavailable(format!(
+                    "the process at {owner} lost the data while it executed the request, so its outcome is unknown"
+                ))
+            }
+        }
+    }
+
+    /// Returns the metrics of this process.
+    fn metrics_text(&self, headers: &HeaderMap) -> Response {
+        let has_owner = self.known.borrow().address.is_some();
+        match self.metrics.render(has_owner) {
+            Ok(text) => ([(CONTENT_TYPE, metrics::content_type(headers))], text).into_response(),
+            Err(_) => Failure::new(ErrorCode::Internal, "metrics could not be encoded").into_response(),
+        }
+    }
+
+    /// Returns the readiness of the owner.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why requests cannot be forwarded now.
+    async fn owners_readiness(
+        &self,
+        owner: &str,
+        mut request: Request<Incoming>,
+    ) -> Result<Readiness, String> {
+        let origin = Origin::of(request.extensions());
+        *request.method_mut() = Method::GET;
+        request.headers_mut().remove(ACCEPT_ENCODING);
+        let forwarded = async {
+            let response = self.forwarder.forward(request, owner, origin).await?;
+            let body = to_bytes(response.into_body(), READINESS_BYTES_MAX).await;
+            let body = body.map_err(|error| error.to_string())?;
+            serde_json::from_slice::<Readiness>(&body).map_err(|error| format!("not a readiness: {error}"))
+        };
+        let answered = tokio::time::timeout(READINESS_TIMEOUT, forwarded).await;
+        let late = |_| format!("it did not answer within {READINESS_TIMEOUT:?}");
+        let readiness = answered.map_err(late).and_then(|answered| answered);
+        let readiness = readiness.map_err(|reason| {
+            format!("the process at {owner} owns the data, but cannot be reached: {reason}")
+        })?;
+        match readiness.role.as_str() {
+            "owner" => Ok(readiness),
+            role => Err(format!(
+                "the process at {owner} does not serve the data now; its role is {role:?}"
             )),
         }
     }
 
-    fn ready(&self) -> Response {
-        let KnownOwner { address, reason } = self.known.borrow().clone();
-        let is_ready = address.is_some();
+    async fn ready(&self, request: Request<Incoming>) -> Response {
+        let KnownOwner {
+            address,
+            reason,
+            is_starting,
+        } = self.known.borrow().clone();
+        // The request of another standby, which needs only the role of this process. It is not forwarded again.
+        let is_forwarded = request.headers().contains_key(FORWARDED);
+        let (reads, writes, not_ready) = match &address {
+            None => (false, false, vec![reason]),
+            Some(_) if is_forwarded => (true, true, Vec::new()),
+            Some(owner) => match self.owners_readiness(owner, request).await {
+                Ok(found) if found.reads && found.writes => (true, true, Vec::new()),
+                Ok(found) => (found.reads, found.writes, found.reasons),
+                Err(reason) => (false, false, vec![reason]),
+            },
+        };
+        let is_ready = reads && writes;
         let is_clear = |owner: &String| self.has_tls && !owner.starts_with(HTTPS);
         let in_clear_text = address.as_ref().filter(|owner| is_clear(owner)).map(|owner| {
             format!(
@@ -184,12 +276,11 @@ impl Standby {
         let up = self.clock.monotonic().saturating_sub(self.began);
         let body = Readiness {
             status: if is_ready { "ready" } else { "not ready" }.into(),
-            role: "standby".into(),
+            role: if is_starting { "starting" } else { "standby" }.into(),
             owner: address,
-            reads: is_ready,
-            writes: is_ready,
-            reasons: (!is_ready)
-                .then_some(reason)
+            reads,
+            writes,
+            reasons: not_ready
                 .into_iter()
                 .chain(in_clear_text)
                 .chain(self.warnings.clone())
@@ -210,11 +301,15 @@ impl Standby {
     async fn respond(self, request: Request<Incoming>) -> Response {
         match request.uri().path() {
             "/health" => {
-                let message = "standby: requests are forwarded to the owner of the data";
+                let message = match self.known.borrow().is_starting {
+                    true => "starting: this process has taken the data, and opens it",
+                    false => "standby: requests are forwarded to the owner of the data",
+                };
                 Json(operation::alive(message)).into_response()
             }
-            "/ready" => self.ready(),
+            "/ready" => self.ready(request).await,
             "/-/healthy" => "Tideline is Healthy.\n".into_response(),
+            "/metrics" if is_for_own_metrics(&request) => self.metrics_text(request.headers()),
             _ => self.forward(request).await,
         }
     }
@@ -240,12 +335,18 @@ impl Service for Standby {
     }
 
     fn is_operation(&self, path: &str) -> bool {
-        crate::auth::is_open(path)
+        path == "/metrics" || crate::auth::is_open(path)
     }
 
     fn connected(&self) {}
 
     fn drain(&self) {}
+}
+
+/// Returns true if a request for `/metrics` reads the metrics of this process. The owner refuses other methods.
+fn is_for_own_metrics<B>(request: &Request<B>) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    is_read && request.uri().query() != Some(METRICS_OF_OWNER)
 }
 
 fn unavailable(message: String) -> Response {

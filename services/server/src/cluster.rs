@@ -2,13 +2,14 @@
 //!
 //! 1. *Connect*, and try again while the cluster cannot be reached.
 //! 2. *Stand by*: forward requests to the owner of the data, until this process can take the data.
-//! 3. *Own*: serve like a server with an embedded engine.
+//! 3. *Open* the database. Until it is open, the service of the standby answers health checks and refuses other requests.
+//! 4. *Own*: serve like a server with an embedded engine.
 //!
 //! A server that loses the data, because it was paused for longer than its lease, ends with
 //! [`ServerError::OwnershipLost`]. The process then replaces itself by a new one, so that no state of the data remains
 //! in memory. If a stop was requested, the process ends instead.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,26 +24,25 @@ use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
 use tideline_engine::model::Clock;
 use tideline_http::standby::{self, KnownOwner};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::config::{Config, INDEX_FOLDER};
 use crate::error::{Result, ServerError};
-use crate::installation;
+use crate::installation::{self, CLUSTER_LOCK, STORE};
 use crate::server::{Process, Server, Stop};
 
 /// The shard with all data.
 const SHARD: Shard = Shard(0);
 /// File with the epoch in which this folder's search index was written.
 const EPOCH_FILE: &str = "epoch";
-/// Lock file of the data folder. One process at a time holds the lock.
-const LOCK_FILE: &str = "cluster.lock";
 /// Pause after a failed connection.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts to take the data.
 const RETRY_MAX: Duration = Duration::from_millis(250);
 /// Interval at which an owner checks whether it lost the data.
 const LOSS_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest time for which a standby that became the owner finishes forwarded requests.
+/// Longest time for which the service of a standby finishes its requests after it has ended.
 const HAND_OVER: Duration = Duration::from_millis(200);
 
 /// Server that owns the data of a cluster.
@@ -112,12 +112,25 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let mut options = options(config)?;
     // With port 0, the system chose the port.
     options.advertise = config.advertised(process.address);
-    let Some((backend, before)) = stand_by(config, &process, options, Arc::clone(&clock))? else {
-        return Ok(Started::Stopped);
+    let standing = Standing::begin(config, &process, Arc::clone(&clock))?;
+    let runtime = process.runtime.handle();
+    let taken = take_data(&options, &standing.known, &process.stop, runtime);
+    let (backend, before) = match taken {
+        Ok(Some(taken)) if !standing.serving.is_finished() => taken,
+        other => {
+            standing.end(runtime)?;
+            return other.map(|_| Started::Stopped);
+        }
     };
+    standing.known.send_replace(KnownOwner {
+        address: None,
+        reason: "this process has taken the data, and opens it".to_owned(),
+        is_starting: true,
+    });
     discard_foreign_index(&config.data_dir, before).map_err(data_dir(config))?;
     let stop = process.stop.clone();
     let opened = Arc::clone(&backend);
+    let runtime = runtime.clone();
     let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
     let server = match server {
         // An expired lease is an error of this kind, too.
@@ -127,6 +140,14 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
         }
         server => server?,
     };
+    if standing.serving.is_finished() {
+        // The service has failed, and has requested a stop.
+        let failed = standing.end(&runtime);
+        let stopped = server.wait();
+        return failed.and(stopped).map(|()| Started::Stopped);
+    }
+    // Both services listen on the same sockets, so no connection is refused in between.
+    drop(standing);
     let epoch = server.engine().store().log().epoch();
     fs::write(config.data_dir.join(EPOCH_FILE), epoch.0.to_string()).map_err(data_dir(config))?;
     let (watching, ended) = mpsc::channel();
@@ -190,39 +211,48 @@ fn after_loss<T>(stop: &Stop, stopped: Result<T>) -> Result<T> {
     }
 }
 
-/// Forwards requests until this process owns the data. Returns the backend and the previous epoch; `None` after a stop
-/// request.
-fn stand_by(
-    config: &Config,
-    process: &Process,
-    options: CassandraOptions,
-    clock: Arc<dyn Clock>,
-) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
-    let listeners = process.listeners(config)?;
-    let (known, seen) = watch::channel(KnownOwner {
-        address: None,
-        reason: "this process is connecting to the cluster".to_owned(),
-    });
-    let (taken, has_taken) = tokio::sync::oneshot::channel();
-    let (stop, runtime) = (process.stop.clone(), process.runtime.handle().clone());
-    let take = move || {
-        // Fails only if the service has ended.
-        let _ = taken.send(take_data(&options, &known, &stop, &runtime));
-    };
-    let thread = thread::Builder::new().name("standby".to_owned());
-    thread.spawn(take).map_err(ServerError::Threads)?;
-    let settings = config.http_settings();
-    process.runtime.block_on(async {
-        let mut outcome = None;
-        let ended = async {
-            outcome = has_taken.await.ok();
-        };
-        let served = standby::serve(listeners, seen, &settings, clock, HAND_OVER, ended).await;
-        served.map_err(|error| ServerError::Serve {
+/// Service of a process that does not serve the data yet. Dropping it ends the service, and lets its requests finish.
+struct Standing {
+    known: watch::Sender<KnownOwner>,
+    /// Ends the service when it is dropped.
+    end: oneshot::Sender<()>,
+    /// Task of the service. If it fails, the process stops.
+    serving: JoinHandle<io::Result<()>>,
+}
+
+impl Standing {
+    fn begin(config: &Config, process: &Process, clock: Arc<dyn Clock>) -> Result<Self> {
+        let listeners = process.listeners(config)?;
+        let (known, seen) = watch::channel(KnownOwner {
+            address: None,
+            reason: "this process is connecting to the cluster".to_owned(),
+            is_starting: false,
+        });
+        let (end, ended) = oneshot::channel::<()>();
+        let (settings, stop) = (config.http_settings(), process.stop.clone());
+        let serving = process.runtime.spawn(async move {
+            let ended = async {
+                // The sender is dropped without a value.
+                let _ = ended.await;
+            };
+            let served = standby::serve(listeners, seen, &settings, clock, HAND_OVER, ended).await;
+            if served.is_err() {
+                stop.request_by_server();
+            }
+            served
+        });
+        Ok(Self { known, end, serving })
+    }
+
+    /// Ends the service, and waits until it has ended. Returns its error if it has failed.
+    fn end(self, runtime: &Handle) -> Result<()> {
+        drop(self.end);
+        let served = runtime.block_on(self.serving).map_err(io::Error::other);
+        let reason = |error: io::Error| ServerError::Serve {
             reason: error.to_string(),
-        })?;
-        outcome.unwrap_or(Ok(None))
-    })
+        };
+        served.and_then(|served| served).map_err(reason)
+    }
 }
 
 /// Connects, and takes the data as soon as it has no live owner. Returns the backend and the previous epoch; `None`
@@ -238,7 +268,11 @@ fn take_data(
         source,
     };
     let stand = |address: Option<String>, reason: String| {
-        let now = KnownOwner { address, reason };
+        let now = KnownOwner {
+            address,
+            reason,
+            is_starting: false,
+        };
         known.send_if_modified(|before| {
             let is_new = *before != now;
             if is_new {
@@ -265,7 +299,7 @@ fn take_data(
         if stop.is_requested() {
             return Ok(None);
         }
-        match take_once(&backend, &stand) {
+        match take_once(&backend, &options.advertise, &stand) {
             Ok(before) => return Ok(Some((backend, before))),
             Err(BackendError::Unavailable { retry_after, .. }) => {
                 stop.wait_at_most(retry_after.min(RETRY_MAX), runtime);
@@ -276,9 +310,10 @@ fn take_data(
     }
 }
 
-/// Tries to take the data. Returns the previous epoch.
+/// Tries to take the data. Returns the previous epoch. `own` is the advertised address of this process.
 fn take_once(
     backend: &CassandraBackend,
+    own: &str,
     stand: &impl Fn(Option<String>, String),
 ) -> std::result::Result<Epoch, BackendError> {
     let owner = backend
@@ -291,9 +326,26 @@ fn take_once(
         let address = living
             .map(|owner| owner.address)
             .filter(|address| !address.is_empty());
-        stand(address, error.to_string());
+        let (address, reason) = forwarded_to(address, own, error.to_string());
+        stand(address, reason);
     }
     taken
+}
+
+/// Returns the address to which requests are forwarded, and the reason why this process does not own the data. Requests
+/// are not forwarded to `own`, the address of this process, because this process would forward them again.
+fn forwarded_to(owner: Option<String>, own: &str, reason: String) -> (Option<String>, String) {
+    match owner {
+        Some(address) if address == own => {
+            let reason = format!(
+                "{reason}, but {own} is the address of this process: either a previous run of this process still has \
+                 the lease, which then ends within seconds, or another process advertises the same address; set \
+                 cassandra.advertise to a different address for each process"
+            );
+            (None, reason)
+        }
+        owner => (owner, reason),
+    }
 }
 
 /// Locks the data folder for this process. Fails if the folder has an embedded store.
@@ -303,31 +355,14 @@ fn lock(folder: &Path) -> Result<File> {
         source,
     };
     installation::prepare(folder).map_err(at)?;
-    if folder.join("store").exists() {
+    if folder.join(STORE).exists() {
         return Err(at(io::Error::other(
             "it has the data of an embedded engine, which a cluster does not read: name another folder (--data-dir)",
         )));
     }
-    let file = File::create(folder.join(LOCK_FILE)).map_err(at)?;
-    try_lock(&file).map_err(at)?;
+    let file = File::create(folder.join(CLUSTER_LOCK)).map_err(at)?;
+    installation::try_lock(&file).map_err(at)?;
     Ok(file)
-}
-
-/// Refuses a folder that a server of a cluster uses.
-pub(crate) fn check_unused(folder: &Path) -> io::Result<()> {
-    match File::open(folder.join(LOCK_FILE)) {
-        Ok(file) => try_lock(&file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn try_lock(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process uses it")),
-        Err(TryLockError::Error(error)) => Err(error),
-    }
 }
 
 /// Deletes a search index that was written before other processes changed the data. The index is built again from the
@@ -353,6 +388,23 @@ fn data_dir(config: &Config) -> impl Fn(io::Error) -> ServerError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_does_not_forward_requests_to_itself() {
+        let owner = |address: &str| {
+            let reason = format!("the process at {address} owns the data");
+            forwarded_to(Some(address.to_owned()), "127.0.0.1:8490", reason)
+        };
+        assert_eq!(owner("db-2:8490").0.as_deref(), Some("db-2:8490"));
+        let (address, reason) = owner("127.0.0.1:8490");
+        assert_eq!(address, None);
+        assert!(
+            reason.contains("address of this process") && reason.contains("cassandra.advertise"),
+            "{reason}"
+        );
+        let dead = forwarded_to(None, "127.0.0.1:8490", "it is dead".to_owned());
+        assert_eq!(dead, (None, "it is dead".to_owned()));
+    }
 
     #[test]
     fn a_requested_stop_survives_the_loss_of_the_data() {

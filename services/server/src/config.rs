@@ -245,10 +245,14 @@ impl Config {
             jwt: self.jwt.settings(),
             tls: self.tls.settings(),
             servers_ca_file: self.cluster.servers_ca_file.clone(),
-            warnings: [self.clear_text_warning(), self.writable_token_file_warning()]
-                .into_iter()
-                .flatten()
-                .collect(),
+            warnings: [
+                self.clear_text_warning(),
+                self.writable_token_file_warning(),
+                self.loopback_warning(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             changes,
             ..self.http.clone()
         }
@@ -335,6 +339,7 @@ impl Config {
             self.clear_text_warning(),
             self.writable_token_file_warning(),
             self.readable_token_file_warning(),
+            self.loopback_warning(),
         ]
         .into_iter()
         .flatten()
@@ -348,8 +353,8 @@ impl Resolved {
     /// # Errors
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
-    /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists or
-    /// archive options without effect, and too little memory. It then also contains a file of the token that other users
+    /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists,
+    /// archive options or nodes of a cluster without effect, and too little memory. It then also contains a file of the token that other users
     /// can write.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();

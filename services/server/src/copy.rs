@@ -13,7 +13,7 @@ use std::time::Duration;
 use tideline_backend_cassandra::CassandraBackend;
 use tideline_backend_fjall::FjallBackend;
 use tideline_engine::backend::Backend;
-use tideline_engine::copy::{CopyProgress, CopySettings, copy};
+use tideline_engine::copy::{CopyProgress, CopySettings, OnWait, copy};
 use tideline_engine::model::SystemClock;
 use tideline_engine::runtime::Supervisor;
 
@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Copies all data into the engine `to`: from the data folder into the cluster, or back. `observe` is called after each
 /// piece, and interrupts the copy by [`ControlFlow::Break`]. A copy that was interrupted or killed continues with the
-/// next call.
+/// next call. `on_wait` is called before the copy waits because it cannot take the data yet, such as for the end of the
+/// lease of a copy that was killed.
 ///
 /// # Errors
 ///
@@ -37,6 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn run(
     config: &Config,
     to: StorageEngine,
+    on_wait: OnWait,
     observe: &mut dyn FnMut(&CopyProgress) -> ControlFlow<()>,
 ) -> Result<CopyProgress> {
     let supervisor = Supervisor::default();
@@ -49,6 +51,7 @@ pub fn run(
         piece_bytes: PIECE_BYTES,
         clock: Arc::new(SystemClock),
         supervisor,
+        on_wait,
     };
     let keyspace = options.keyspace.clone();
     let cluster: Arc<dyn Backend> = match CassandraBackend::open(options) {
@@ -82,8 +85,8 @@ fn open_folder(config: &Config, is_target: bool, supervisor: &Supervisor) -> Res
     };
     if is_target {
         installation::prepare(data_dir).map_err(at)?;
-        cluster::check_unused(data_dir).map_err(at)?;
-    } else if !data_dir.join("store").exists() {
+        installation::check_unused(data_dir).map_err(at)?;
+    } else if !data_dir.join(installation::STORE).exists() {
         let missing = "it has no store of an embedded engine: name the folder to copy with --data-dir";
         return Err(at(io::Error::new(io::ErrorKind::NotFound, missing)));
     }

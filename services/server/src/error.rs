@@ -60,8 +60,8 @@ pub enum ServerError {
         /// Reason of the failure.
         source: io::Error,
     },
-    /// The data folder cannot be created.
-    #[error("cannot create the data folder {}: {source}", data_dir.display())]
+    /// The data folder cannot be created, or belongs to another server.
+    #[error("cannot use the data folder {}: {source}", data_dir.display())]
     DataDir {
         /// Path of the data folder.
         data_dir: PathBuf,

@@ -1,11 +1,14 @@
-//! Data folder of an installation: its creation, and its age.
+//! Data folder of an installation: its creation, its age, and the kind of server that uses it.
+//!
+//! Servers of a cluster and servers with the embedded engine do not share folders: each would delete the search index of
+//! the other.
 //!
 //! A rule is a requirement that earlier releases did not have: TLS for an installation that listens beyond this machine,
 //! and a token file that other users cannot write. Installations of releases without a rule start with a warning until
 //! the next major version. A release writes the number of its newest rule to a file in each new data folder, before
 //! anything else; the folders of releases without rules lack this file.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -21,9 +24,12 @@ const MARK: &str = "installation";
 const RULES: &str = "rules 2\n";
 /// Content of the file of a release with the first rule only.
 const EARLIER_RULES: &str = "rules 1\n";
-/// Files that show that a server has used a data folder: `store` of the embedded engine, `cluster.lock` of a server of
-/// a cluster.
-const EARLIER: [&str; 2] = ["store", "cluster.lock"];
+/// Folder of the data of the embedded engine.
+pub(crate) const STORE: &str = "store";
+/// Lock file of a server of a cluster. One process at a time holds the lock.
+pub(crate) const CLUSTER_LOCK: &str = "cluster.lock";
+/// Files that show that a server has used a data folder.
+const EARLIER: [&str; 2] = [STORE, CLUSTER_LOCK];
 
 /// Creates the folder if it is missing, accessible only to its owner. An existing folder keeps its mode. A folder that
 /// no server has used is marked as new.
@@ -47,6 +53,48 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     // Without the file, the installation would count as one of an earlier release.
     file.sync_all()?;
     File::open(folder)?.sync_all()
+}
+
+/// Refuses a folder for the embedded engine if a server of a cluster uses it now, or has used it and no data of the
+/// embedded engine is in it. `tideline backend copy` can put such data into a folder that a server of a cluster has
+/// used.
+///
+/// # Errors
+///
+/// An error that names the reason and what to do, or an error of the file system.
+pub(crate) fn refuse_cluster_folder(folder: &Path) -> io::Result<()> {
+    check_unused(folder)?;
+    if folder.join(STORE).try_exists()? || !folder.join(CLUSTER_LOCK).try_exists()? {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "a server of a cluster has used it, and it has no data of the embedded engine: to serve the data of the \
+         cluster, start with --backend cassandra; otherwise name another folder (--data-dir)",
+    ))
+}
+
+/// Refuses a folder that a server of a cluster uses now.
+///
+/// # Errors
+///
+/// An error that names the reason and what to do, or an error of the file system.
+pub(crate) fn check_unused(folder: &Path) -> io::Result<()> {
+    match File::open(folder.join(CLUSTER_LOCK)) {
+        Ok(file) => try_lock(&file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Locks the lock file of a server of a cluster.
+pub(crate) fn try_lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other(
+            "a running server of a cluster uses it: name another folder (--data-dir)",
+        )),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// Returns true if a release without this rule made this data folder. A folder that cannot be read counts as such a
@@ -103,6 +151,27 @@ mod tests {
             prepare(&earlier).expect("it exists");
             assert!(is_earlier(&earlier, TLS_RULE), "it stays one");
         }
+    }
+
+    #[test]
+    fn the_embedded_engine_does_not_use_the_folder_of_a_server_of_a_cluster() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        refuse_cluster_folder(folder).expect("no server has used it");
+        refuse_cluster_folder(&folder.join("missing")).expect("no server has used it");
+
+        let held = File::create(folder.join(CLUSTER_LOCK)).expect("a file");
+        try_lock(&held).expect("no other process holds it");
+        let refused = refuse_cluster_folder(folder).expect_err("a server uses it");
+        assert!(refused.to_string().contains("a running server"), "{refused}");
+        drop(held);
+        check_unused(folder).expect("the server has ended");
+        let refused = refuse_cluster_folder(folder).expect_err("a server has used it");
+        assert!(refused.to_string().contains("--backend cassandra"), "{refused}");
+
+        // The target of a copy.
+        fs::create_dir(folder.join(STORE)).expect("a folder");
+        refuse_cluster_folder(folder).expect("it has data of the embedded engine");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! Apart from tests and benchmarks, this is the only crate that uses a concrete backend. The crate connects store,
 //! engine and HTTP service, and contains no logic about data. A start has these steps: read the configuration, start
 //! logging, listen, open the store, open the engine, start background work, serve requests. A stop has these steps:
-//! refuse new connections, finish running requests, cancel background work, close the engine, exit.
+//! flush the memory if another process can take over the data, refuse new connections, finish running requests, cancel
+//! background work, close the engine, exit.
 //!
 //! | module | holds |
 //! |---|---|

@@ -54,7 +54,9 @@ fn run(command: &Command) -> Result<()> {
         Command::Serve(server) => serve::run(server)?,
         Command::Demo(arguments) => demo::run(arguments)?,
         Command::Config(ConfigCommand::Check(server)) => {
-            server.resolve()?.config.check_files()?;
+            let resolved = server.resolve()?;
+            resolved.check_server()?;
+            resolved.config.check_files()?;
             println!("the configuration is valid");
         }
         Command::Config(ConfigCommand::Show(server)) => print!("{}", server.resolve()?.describe()),

@@ -16,7 +16,9 @@ use crate::failure::{Failure, Result};
 
 /// Runs the server until it is stopped.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<()> {
-    let mut config = arguments.server.resolve()?.config;
+    let resolved = arguments.server.resolve()?;
+    resolved.check_server()?;
+    let mut config = resolved.config;
     config.engine.is_copy = arguments.new_origin;
     config.check_files()?;
     logging::start(&config)?;

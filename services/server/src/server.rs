@@ -7,8 +7,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,11 @@ struct StopRequest {
 
 /// Time for background work to stop and the engine to close, in addition to the rest of the drain timeout.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// Longest time for which a stopping server flushes its memory before the next owner of the data takes over. The server
+/// still serves during that time, which is in addition to the drain timeout.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time in which the lease of the data is given up if the database has not closed in time.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time to wait for threads whose work is no longer needed.
 const THREADS_TIMEOUT: Duration = Duration::from_millis(200);
 /// Exit status if the process does not end in time after a thread has panicked.
@@ -86,10 +91,15 @@ impl Server {
     /// # Errors
     ///
     /// Returns a [`ServerError`] if threads cannot be started, the address is not available, the data folder cannot be
-    /// created, the store, the archive or the database cannot be opened, or serving ends immediately.
+    /// created or belongs to a server of a cluster, the store, the archive or the database cannot be opened, or serving
+    /// ends immediately.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let data_dir = &config.data_dir;
         Self::start_on(config, clock, |supervisor| {
+            installation::refuse_cluster_folder(data_dir).map_err(|source| ServerError::DataDir {
+                data_dir: data_dir.clone(),
+                source,
+            })?;
             let mut options = config.backend.clone();
             options.supervisor = supervisor.clone();
             let backend = FjallBackend::open(data_dir, options).map_err(|source| ServerError::Backend {
@@ -146,6 +156,10 @@ impl Server {
             source,
         })?;
         let (backend, scratch) = open(&supervisor)?;
+        let end_timeout = match backend.capabilities().is_shared {
+            true => end_timeout.saturating_add(FLUSH_TIMEOUT),
+            false => end_timeout,
+        };
         let engine = Arc::new(open_engine(
             config,
             clock,
@@ -182,13 +196,18 @@ impl Server {
                 // Fails only if this start has already ended.
                 let _ = begun.send(());
             },
-            stop.requested(),
+            stop_after_flush(stop.clone(), Arc::downgrade(&engine)),
         ));
         if has_begun.recv().is_err() {
             let end = runtime
                 .block_on(serving)
                 .map_err(io::Error::other)
                 .and_then(|end| end);
+            // The service reads stored state when it begins, which fails without the lease.
+            engine.check_lease().map_err(|source| ServerError::Engine {
+                data_dir: config.data_dir.clone(),
+                source,
+            })?;
             let reason = end.map_or_else(|error| error.to_string(), |()| "it ended immediately".to_owned());
             return Err(ServerError::Serve { reason });
         }
@@ -223,8 +242,11 @@ impl Server {
     /// Serves until a stop is requested, then waits for running requests, cancels background work, and closes
     /// the database.
     ///
-    /// After the stop request, this takes at most the drain timeout plus 1.7 s, by default less than 5 s. Data
-    /// acknowledged as synced is safe, even if this returns an error.
+    /// After the stop request, this takes at most the drain timeout plus 1.7 s, by default less than 5 s. If other
+    /// processes can take over the data, the server first flushes its memory for up to 5 s, and still serves meanwhile.
+    /// If the database then does not close in time, for example because the flush still runs, the server gives up the
+    /// lease without closing, which takes up to 1 s more. Data acknowledged as synced is safe, even if this returns an
+    /// error.
     ///
     /// # Errors
     ///
@@ -252,7 +274,12 @@ impl Server {
             Err(error) => Err(error.to_string()),
         };
         let left = end_timeout.saturating_sub(stop.elapsed());
+        let unclosed = Arc::downgrade(&engine);
         let closed = close(scheduler, engine, left.max(CLOSE_TIMEOUT));
+        // A process that has failed does not give up its lease: the next owner takes over when the lease has ended.
+        if matches!(closed, Err(ServerError::CloseTimeout(_))) && stop.is_requested_externally() {
+            give_up(&unclosed);
+        }
         runtime.shutdown_timeout(THREADS_TIMEOUT);
         if let Some(failure) = supervisor.failure() {
             return Err(ServerError::Thread(failure.clone()));
@@ -490,10 +517,19 @@ fn open_engine(
         settings.index_dir = scratch.join("index");
     }
     settings.store.log.supervisor = supervisor.clone();
+    let begun = Instant::now();
     let engine = Engine::open(backend, clock, settings).map_err(|source| ServerError::Engine {
         data_dir: config.data_dir.clone(),
         source,
     })?;
+    let stats = engine.stats();
+    tracing::info!(
+        took = ?begun.elapsed(),
+        tables = stats.tables,
+        timelines = stats.timelines,
+        replayed_entries = stats.replayed.entries,
+        "the database is open"
+    );
     for (table, reason) in engine.tables_without_target() {
         tracing::warn!(%table, reason, "archiving of this table is paused; archived files are still read");
     }
@@ -523,6 +559,32 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str 
     }
 }
 
+/// Waits for a stop request, and then flushes the memory if another process can take over the data. The next owner then
+/// replays only the few entries that are committed after the flush has begun.
+///
+/// After an error or the timeout, the next owner replays more entries.
+async fn stop_after_flush(stop: Stop, engine: Weak<Engine>) {
+    stop.requested().await;
+    // A server that stops by itself has lost the data, or has failed.
+    let Some(engine) = engine.upgrade().filter(|_| stop.is_requested_externally()) else {
+        return;
+    };
+    let store = engine.store();
+    if !store.backend().capabilities().is_shared || store.log().check_lease().is_err() {
+        return;
+    }
+    let begun = Instant::now();
+    let flush = tokio::task::spawn_blocking(move || engine.store().seal());
+    match tokio::time::timeout(FLUSH_TIMEOUT, flush).await {
+        Ok(Ok(Ok(()))) => tracing::info!(took = ?begun.elapsed(), "the memory is flushed for the next owner"),
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "the flush for the next owner failed"),
+        Ok(Err(error)) => tracing::error!(%error, "the flush for the next owner panicked"),
+        Err(_) => {
+            tracing::warn!(timeout = ?FLUSH_TIMEOUT, "the flush for the next owner did not end in time");
+        }
+    }
+}
+
 /// Interrupts waits for archive targets, stops background work, and closes the engine. The work runs in a separate
 /// thread, so that a store that hangs cannot block the end of the process: after `timeout`, an error is returned.
 fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> Result<()> {
@@ -542,5 +604,37 @@ fn close(scheduler: Arc<Scheduler>, engine: Arc<Engine>, timeout: Duration) -> R
     match closed.recv_timeout(timeout) {
         Ok(outcome) => outcome.map_err(ServerError::Close),
         Err(_) => Err(ServerError::CloseTimeout(timeout)),
+    }
+}
+
+/// Gives up the lease of a database that has not closed in time, so that the next owner need not wait for its end. Does
+/// nothing if no other process can take over the data.
+///
+/// Work that still runs, such as a flush, has no effect after the next owner has taken the data: its edits are refused,
+/// because they name the epoch of this process.
+fn give_up(engine: &Weak<Engine>) {
+    let is_shared = |engine: &Arc<Engine>| engine.store().backend().capabilities().is_shared;
+    let Some(engine) = engine.upgrade().filter(is_shared) else {
+        return;
+    };
+    let (done, given_up) = mpsc::channel();
+    let end = move || {
+        let store = engine.store();
+        store
+            .log()
+            .end_lease("the process ends, and the database did not close in time");
+        // After the timeout, the receiver is dropped and the outcome is not needed.
+        let _ = done.send(store.backend().close());
+    };
+    // If the thread cannot be started, the sender is dropped.
+    let _thread = thread::Builder::new()
+        .name("tideline-give-up".to_owned())
+        .spawn(end);
+    match given_up.recv_timeout(GIVE_UP_TIMEOUT) {
+        Ok(Ok(())) => tracing::info!("the lease is given up; the next owner replays what is not flushed"),
+        Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up"),
+        Err(error) => {
+            tracing::warn!(%error, timeout = ?GIVE_UP_TIMEOUT, "the lease could not be given up in time");
+        }
     }
 }

@@ -11,8 +11,8 @@ use tideline_backend::limits::{check_row, check_sorted, check_write};
 use tideline_backend::*;
 use tideline_model::{Clock, Durability, SequenceNumber, SystemClock, Tier};
 
-use crate::check;
 use crate::cluster::Cluster;
+use crate::error::RETRY_AFTER;
 use crate::journal::Journals;
 use crate::manifest::Manifests;
 use crate::options::CassandraOptions;
@@ -33,7 +33,10 @@ const FAILING_AFTER: Duration = Duration::from_secs(1);
 /// Many processes may have the keyspace open; one of them owns the shard at a time.
 pub struct CassandraBackend {
     cluster: Cluster,
-    capabilities: Capabilities,
+    /// Properties while every node syncs before it answers.
+    synced: Capabilities,
+    /// Properties while a node answers before it syncs, if the settings accept this.
+    replicated: Capabilities,
     leases: Leases,
     manifests: Manifests,
     journals: Journals,
@@ -47,18 +50,26 @@ impl CassandraBackend {
     ///
     /// # Errors
     ///
-    /// - `Misconfigured` if there are no tables, or tables of another version, or if the cluster syncs its commit log
-    ///   later than [`CassandraOptions::acknowledged`] demands;
+    /// - `Misconfigured` if there are no tables, or tables of another version, if the data center is not clear or the
+    ///   keyspace belongs to another one, or if the cluster syncs its commit log later than
+    ///   [`CassandraOptions::acknowledged`] demands;
     /// - `Unavailable` if the cluster cannot be reached.
     pub fn open(options: CassandraOptions) -> Result<Self> {
         let cluster = Cluster::open(options)?;
-        let capabilities = Capabilities {
+        let capabilities = |acknowledged| Capabilities {
             engine: "cassandra",
-            acknowledged: check::durability(&cluster)?,
+            acknowledged,
             is_shared: true,
+            medium: Medium::Cluster,
+            // A quorum has every acknowledged write, whatever durability it requests.
+            buffers_writes: false,
+            limits_free_space: false,
+            frees_at_once: false,
+            has_offline_check: false,
             page_advice: PAGE_ADVICE,
             requests_in_flight: cluster.options.requests_in_flight.max(2),
         };
+        let [synced, replicated] = [Acknowledged::Synced, Acknowledged::Replicated].map(capabilities);
         let (leases, manifests, journals, rows, units) = cluster.block_on(async {
             Ok::<_, BackendError>((
                 Leases::prepare(&cluster).await?,
@@ -70,7 +81,8 @@ impl CassandraBackend {
         })?;
         Ok(Self {
             cluster,
-            capabilities,
+            synced,
+            replicated,
             leases,
             manifests,
             journals,
@@ -105,6 +117,18 @@ impl CassandraBackend {
             });
         }
         Ok(&self.cluster)
+    }
+
+    /// Returns the cluster, unless the backend is closed or writes would be less durable than the settings demand.
+    fn writable_cluster(&self) -> Result<&Cluster> {
+        let cluster = self.open_cluster()?;
+        match cluster.watch().refusal() {
+            None => Ok(cluster),
+            Some(reason) => Err(BackendError::Unavailable {
+                reason: format!("writes are refused: {reason}"),
+                retry_after: RETRY_AFTER,
+            }),
+        }
     }
 
     /// Lists the unit of a partition, then writes rows of the partition.
@@ -145,11 +169,16 @@ impl CassandraBackend {
 
 impl Backend for CassandraBackend {
     fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+        match self.cluster.watch().acknowledged() {
+            Acknowledged::Synced => &self.synced,
+            Acknowledged::Replicated => &self.replicated,
+        }
     }
 
     fn take(&self, shard: Shard) -> Result<Lease> {
-        let cluster = self.open_cluster()?;
+        // An owner that can write nothing would not even open the database.
+        let cluster = self.writable_cluster()?;
+        cluster.store_center()?;
         let lease = self.leases.take(cluster, shard)?;
         cluster.block_on(self.manifests.begin(cluster, shard, lease.epoch))?;
         self.journals
@@ -195,7 +224,7 @@ impl Backend for CassandraBackend {
         _durability: Durability,
     ) -> Result<()> {
         check_write(partition, changes)?;
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         cluster.block_on(self.put_rows(cluster, partition, changes, stamp))
     }
 
@@ -209,7 +238,7 @@ impl Backend for CassandraBackend {
         groups
             .iter()
             .try_for_each(|group| check_write(partition, group))?;
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         cluster.block_on(async {
             for group in groups {
                 self.put_rows(cluster, partition, group, stamp).await?;
@@ -220,7 +249,7 @@ impl Backend for CassandraBackend {
 
     fn remove_rows(&self, partition: Partition, range: &KeyRange, stamp: Stamp) -> Result<()> {
         check_write(partition, &[])?;
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         cluster.block_on(self.rows.remove_range(cluster, partition, range, stamp.0 as i64))
     }
 
@@ -234,7 +263,7 @@ impl Backend for CassandraBackend {
         bucket: u16,
         rows: &mut dyn Iterator<Item = Result<Row>>,
     ) -> Result<()> {
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         let partition = Partition::segment(segment, bucket);
         let mut last: Option<Bytes> = None;
         let mut bytes = 0;
@@ -287,7 +316,7 @@ impl Backend for CassandraBackend {
         entries: &[JournalEntry],
         _durability: Durability,
     ) -> Result<()> {
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         cluster.block_on(self.journals.append(cluster, shard, epoch, entries))
     }
 
@@ -358,14 +387,17 @@ impl Backend for CassandraBackend {
         version: u64,
         changes: &[ManifestChange],
     ) -> Result<EditOutcome> {
-        let cluster = self.open_cluster()?;
+        let cluster = self.writable_cluster()?;
         cluster.block_on(self.manifests.edit(cluster, shard, epoch, version, changes))
     }
 
     fn health(&self) -> Health {
         match self.cluster.failing() {
             Some((since, reason)) if since >= FAILING_AFTER => Health::Unreachable { reason, since },
-            _ => Health::Ready,
+            _ => match self.cluster.watch().refusal() {
+                Some(reason) => Health::WritesRefused { reason },
+                None => Health::Ready,
+            },
         }
     }
 

@@ -8,19 +8,20 @@ use std::sync::Arc;
 
 use scylla::cluster::Node;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
-use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
-use scylla::response::query_result::QueryResult;
-use scylla::statement::unprepared::Statement;
 use tideline_backend::{
     Acknowledged, Backend, BackendError, Direction, KeyRange, PageLimit, Partition, Result, RowChange, Space,
     Stamp, VALUE_BYTES_MAX, WRITE_BYTES_MAX,
 };
 use tideline_model::{Clock, Durability, SystemClock};
+use uuid::Uuid;
 
 use crate::backend::CassandraBackend;
-use crate::cluster::Cluster;
-use crate::error::{Failure, unexpected};
+use crate::cluster::{Cluster, is_applied};
+use crate::data_center::{self, Location};
+use crate::error::{Failure, missing_right, unexpected};
+use crate::nodes::{self, first_text, on_node};
 use crate::options::CassandraOptions;
+use crate::schema::{self, StoredCenter};
 
 /// Key space of the rows that the checks write and delete. No table uses it.
 const TRIAL: Space = Space(u16::MAX);
@@ -77,7 +78,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Runs all checks. Writes rows of a key space that nothing else uses, and deletes them again.
+/// Runs all checks. Writes rows that no server uses, and deletes them again.
 ///
 /// Returns the checks in their order. If the cluster cannot be opened, returns only the first check.
 pub fn run(options: &CassandraOptions) -> Vec<Check> {
@@ -98,66 +99,24 @@ pub fn run(options: &CassandraOptions) -> Vec<Check> {
     let found = format!(
         "keyspace {} has tables of version {}",
         options.keyspace,
-        crate::schema::SCHEMA_VERSION
+        schema::SCHEMA_VERSION
     );
     let mut checks = vec![Check::new("connection and schema", Outcome::Passed, found)];
     checks.push(of_releases(cluster));
+    checks.push(of_data_center(cluster));
     checks.push(of_replication(cluster));
     checks.push(of_durability(cluster, options.acknowledged));
     checks.push(of_clocks(cluster));
     checks.push(of_requests(&backend));
     checks.push(of_conditions(&backend));
+    checks.push(of_tables(&backend));
     checks
-}
-
-/// Returns the durability that the nodes of a cluster provide, or an error if it is lower than required.
-pub(crate) fn durability(cluster: &Cluster) -> Result<Acknowledged> {
-    let unsynced = cluster.block_on(unsynced(cluster))?;
-    let Some((node, mode)) = unsynced.first() else {
-        return Ok(Acknowledged::Synced);
-    };
-    match cluster.options.acknowledged {
-        Acknowledged::Replicated => Ok(Acknowledged::Replicated),
-        Acknowledged::Synced => Err(BackendError::Misconfigured {
-            reason: format!(
-                "node {node} has commitlog_sync {mode:?}: it answers before a write is on its disk. Set commitlog_sync \
-                 to group or batch on every node, or accept writes that are only in the memory of a quorum with \
-                 cassandra.acknowledged = \"replicated\""
-            ),
-        }),
-    }
-}
-
-/// Returns the nodes that answer before a write is on disk, with their setting.
-async fn unsynced(cluster: &Cluster) -> Result<Vec<(String, String)>> {
-    let mut found = Vec::new();
-    for node in nodes(cluster) {
-        let mut mode = None;
-        // The first table is that of Cassandra, the second that of ScyllaDB.
-        for table in ["system_views.settings", "system.config"] {
-            let query = format!("SELECT value FROM {table} WHERE name = 'commitlog_sync'");
-            match on_node(cluster, &node, &query).await {
-                Ok(rows) => {
-                    mode = first_text(rows)?;
-                    break;
-                }
-                Err(error) if is_unknown_table(&error) => {}
-                Err(error) => return Err(cannot_read(cluster, table, &error)),
-            }
-        }
-        let mode = mode.unwrap_or_default();
-        let mode = mode.trim_matches('"').to_owned();
-        if !["group", "batch"].contains(&mode.as_str()) {
-            found.push((node.address.to_string(), mode));
-        }
-    }
-    Ok(found)
 }
 
 fn of_releases(cluster: &Cluster) -> Check {
     let name = "releases";
     let mut releases = Vec::new();
-    for node in nodes(cluster) {
+    for node in nodes::all(cluster.session()) {
         let read = text(cluster, &node, "SELECT release_version FROM system.local");
         match cluster.block_on(read) {
             Ok(release) => releases.push(release.unwrap_or_default()),
@@ -176,45 +135,53 @@ fn of_releases(cluster: &Cluster) -> Check {
     }
 }
 
-fn of_replication(cluster: &Cluster) -> Check {
-    let name = "replication";
-    let query = format!(
-        "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
-        cluster.options.keyspace
-    );
-    let read = cluster.block_on(async {
-        let answer = cluster.session().query_unpaged(query, &[]).await;
-        let rows = answer
-            .map_err(|error| Failure::of(&error).error)?
-            .into_rows_result();
-        let rows = rows.map_err(|error| unexpected("the read of the keyspace", error))?;
-        let row = rows.first_row::<(std::collections::BTreeMap<String, String>,)>();
-        row.map(|(replication,)| replication)
-            .map_err(|error| unexpected("the read of the keyspace", error))
-    });
-    let replication = match read {
-        Ok(replication) => replication,
+/// Reports the data center, and whether the keyspace stores it.
+fn of_data_center(cluster: &Cluster) -> Check {
+    let name = "data center";
+    let center = &cluster.location.center;
+    let stored = match cluster.block_on(schema::mark(cluster.session())) {
+        Ok(mark) => mark.map_or(StoredCenter::NoColumn, |mark| mark.center),
         Err(error) => return Check::new(name, Outcome::Failed, error.to_string()),
     };
-    let copies: Vec<u32> = replication
-        .values()
-        .filter_map(|value| value.parse().ok())
-        .collect();
-    let fewest = copies.iter().copied().min().unwrap_or(0);
-    let node_count = nodes(cluster).len() as u32;
-    let detail = format!("{fewest} copies on {node_count} nodes");
-    match fewest {
-        0 => Check::new(
+    match stored {
+        StoredCenter::Named(_) => Check::new(
             name,
-            Outcome::Failed,
-            format!("unknown replication: {replication:?}"),
+            Outcome::Passed,
+            format!("{center}; the keyspace refuses servers in another one"),
         ),
-        _ if fewest > node_count => Check::new(
+        StoredCenter::Empty => Check::new(
+            name,
+            Outcome::Passed,
+            format!("{center}; the first server stores it in the keyspace"),
+        ),
+        StoredCenter::NoColumn => Check::new(
             name,
             Outcome::Warning,
             format!(
-                "{detail}: a quorum needs {} of {fewest} nodes; add nodes",
-                fewest / 2 + 1
+                "{center}; the keyspace cannot store it, so servers in another data center would not be refused: run \
+                 `tideline backend schema` again"
+            ),
+        ),
+    }
+}
+
+fn of_replication(cluster: &Cluster) -> Check {
+    let name = "replication";
+    let Location { center, copies } = &cluster.location;
+    let Some(count) = copies.within(center) else {
+        let unknown = format!("unknown replication: {copies}");
+        return Check::new(name, Outcome::Failed, unknown);
+    };
+    let nodes = data_center::counts(cluster.session());
+    let node_count = nodes.get(center).copied().unwrap_or(0);
+    let detail = format!("{count} copies on {node_count} nodes of data center {center}");
+    match count {
+        _ if count > node_count => Check::new(
+            name,
+            Outcome::Warning,
+            format!(
+                "{detail}: a quorum needs {} of {count} nodes; add nodes",
+                count / 2 + 1
             ),
         ),
         1 | 2 => Check::new(
@@ -228,7 +195,9 @@ fn of_replication(cluster: &Cluster) -> Check {
 
 fn of_durability(cluster: &Cluster, demanded: Acknowledged) -> Check {
     let name = "commitlog_sync";
-    match cluster.block_on(unsynced(cluster)) {
+    let connected = nodes::connected(cluster.session(), &cluster.location.center);
+    let unsynced = nodes::unsynced(cluster.session(), &cluster.options, &connected);
+    match cluster.block_on(unsynced) {
         Err(error) => Check::new(name, Outcome::Failed, error.to_string()),
         Ok(unsynced) => match unsynced.first() {
             None => Check::new(
@@ -259,7 +228,7 @@ fn of_durability(cluster: &Cluster, demanded: Acknowledged) -> Check {
 fn of_clocks(cluster: &Cluster) -> Check {
     let name = "clocks";
     let mut widest = 0;
-    for node in nodes(cluster) {
+    for node in nodes::all(cluster.session()) {
         let before = SystemClock.now().nanos() / 1_000_000;
         let read = number(cluster, &node, "SELECT toUnixTimestamp(now()) FROM system.local");
         let there = match cluster.block_on(read) {
@@ -329,42 +298,177 @@ fn of_requests(backend: &CassandraBackend) -> Check {
     }
 }
 
-/// Reads the manifest, which needs a conditional read.
+/// Reads the manifest, and inserts and deletes rows of `member` and `shard` under conditions, as leases and manifests
+/// do.
 fn of_conditions(backend: &CassandraBackend) -> Check {
     let name = "conditional requests";
-    match backend.manifest(tideline_backend::Shard(0)) {
-        Ok(manifest) => Check::new(
+    let manifest = match backend.manifest(tideline_backend::Shard(0)) {
+        Ok(manifest) => manifest,
+        Err(error) => return Check::new(name, Outcome::Failed, error.to_string()),
+    };
+    let trials = Trial::conditional(&Uuid::new_v4());
+    match run_trials(backend.cluster(), &trials) {
+        Ok(()) => Check::new(
             name,
             Outcome::Passed,
             format!(
-                "the manifest has version {} and epoch {}",
+                "they take effect; the manifest has version {} and epoch {}",
                 manifest.version, manifest.epoch.0
             ),
         ),
-        Err(error) => Check::new(name, Outcome::Failed, error.to_string()),
+        Err(reasons) => Check::new(name, Outcome::Failed, reasons),
     }
 }
 
-/// Returns the nodes that the driver has found.
-fn nodes(cluster: &Cluster) -> Vec<Arc<Node>> {
-    cluster.session().get_cluster_state().get_nodes_info().to_vec()
+/// Writes, reads and deletes a row of each other table that servers write.
+fn of_tables(backend: &CassandraBackend) -> Check {
+    let name = "tables";
+    let trials = Trial::plain(SystemClock.now().nanos() / 1_000);
+    match run_trials(backend.cluster(), &trials) {
+        Ok(()) => {
+            let tables: Vec<&str> = trials.iter().map(|trial| trial.table).collect();
+            let detail = format!("rows of {} can be written, read and deleted", tables.join(", "));
+            Check::new(name, Outcome::Passed, detail)
+        }
+        Err(reasons) => Check::new(name, Outcome::Failed, reasons),
+    }
+}
+
+/// Statements that write, read and delete a row that no server uses.
+struct Trial {
+    table: &'static str,
+    write: String,
+    read: String,
+    delete: String,
+    /// True if the write and the delete have a condition, which must be fulfilled.
+    is_conditional: bool,
+}
+
+impl Trial {
+    /// Returns the trials of tables that are written under conditions. Servers use no negative cluster or shard.
+    fn conditional(name: &Uuid) -> [Self; 2] {
+        let member = format!("cluster = -1 AND node = {name}");
+        let shard = format!("shard = -1 AND kind = 0 AND name = textAsBlob('{name}')");
+        [
+            Self::of(
+                "member",
+                &member,
+                true,
+                format!(
+                    "INSERT INTO member (cluster, node, address, renewals, is_dead, stamp_max) \
+                     VALUES (-1, {name}, '', 0, true, 0) IF NOT EXISTS"
+                ),
+            ),
+            Self::of(
+                "shard",
+                &shard,
+                true,
+                format!(
+                    "INSERT INTO shard (shard, kind, name, detail) \
+                     VALUES (-1, 0, textAsBlob('{name}'), textAsBlob('trial')) IF NOT EXISTS"
+                ),
+            ),
+        ]
+    }
+
+    /// Returns the trials of the other tables. Servers use no negative shard, segment, part or space.
+    fn plain(stamp: i64) -> [Self; 6] {
+        let bulk = |table, unit: &str| {
+            Self::stamped(
+                table,
+                &format!("{unit}, bucket, key, value"),
+                "-1, 0, textAsBlob('trial'), textAsBlob('trial')",
+                &format!("{unit} = -1 AND bucket = 0 AND key = textAsBlob('trial')"),
+                stamp,
+            )
+        };
+        [
+            Self::stamped(
+                "journal_slot",
+                "shard, epoch, slot, last, bytes, written, is_forgotten",
+                "-1, 0, 0, 0, 0, 0, true",
+                "shard = -1 AND epoch = 0 AND slot = 0",
+                stamp,
+            ),
+            Self::stamped(
+                "journal",
+                "shard, epoch, slot, sequence, value",
+                "-1, 0, 0, 0, textAsBlob('trial')",
+                "shard = -1 AND epoch = 0 AND slot = 0 AND sequence = 0",
+                stamp,
+            ),
+            Self::stamped(
+                "unit",
+                "shard, kind, id, bucket, place, tier, bytes",
+                "-1, 0, 0, 0, 0, 0, 0",
+                "shard = -1 AND kind = 0 AND id = 0 AND bucket = 0",
+                stamp,
+            ),
+            bulk("chunk", "segment"),
+            bulk("part_row", "part"),
+            bulk("space_row", "space"),
+        ]
+    }
+
+    fn stamped(table: &'static str, columns: &str, values: &str, row: &str, stamp: i64) -> Self {
+        let write = format!("INSERT INTO {table} ({columns}) VALUES ({values}) USING TIMESTAMP {stamp}");
+        Self {
+            delete: format!("DELETE FROM {table} USING TIMESTAMP {} WHERE {row}", stamp + 1),
+            ..Self::of(table, row, false, write)
+        }
+    }
+
+    fn of(table: &'static str, row: &str, is_conditional: bool, write: String) -> Self {
+        Self {
+            table,
+            write,
+            read: format!("SELECT * FROM {table} WHERE {row}"),
+            delete: format!("DELETE FROM {table} WHERE {row} IF EXISTS"),
+            is_conditional,
+        }
+    }
+}
+
+/// Runs trials. Returns the reasons of all that fail.
+fn run_trials(cluster: &Cluster, trials: &[Trial]) -> std::result::Result<(), String> {
+    let run = |trial: &Trial, statement: &str, is_conditional: bool| -> std::result::Result<(), String> {
+        let at = |reason: String| format!("table {}: {reason}", trial.table);
+        let answer = cluster.block_on(cluster.session().query_unpaged(statement, &[]));
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+                DbError::Unauthorized,
+                message,
+            ))) => {
+                return Err(at(missing_right(&cluster.options, &message)));
+            }
+            Err(error) => return Err(at(Failure::of(&error).error.to_string())),
+        };
+        if is_conditional && !is_applied(answer).map_err(|error| at(error.to_string()))? {
+            return Err(at("a condition that is true was refused".to_owned()));
+        }
+        Ok(())
+    };
+    let failed = trials.iter().filter_map(|trial| {
+        let written = run(trial, &trial.write, trial.is_conditional);
+        let read = run(trial, &trial.read, false);
+        let deleted = run(trial, &trial.delete, trial.is_conditional && written.is_ok());
+        written.and(read).and(deleted).err()
+    });
+    let failed: Vec<String> = failed.collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("; ")),
+    }
 }
 
 async fn text(cluster: &Cluster, node: &Arc<Node>, query: &str) -> Result<Option<String>> {
-    let rows = on_node(cluster, node, query).await;
+    let rows = on_node(cluster.session(), node, query).await;
     first_text(rows.map_err(|error| Failure::of(&error).error)?)
 }
 
-fn first_text(rows: QueryResult) -> Result<Option<String>> {
-    let rows = rows.into_rows_result();
-    let rows = rows.map_err(|error| unexpected("the read of a setting", error))?;
-    let row = rows.maybe_first_row::<(Option<String>,)>();
-    let row = row.map_err(|error| unexpected("the read of a setting", error))?;
-    Ok(row.and_then(|(text,)| text))
-}
-
 async fn number(cluster: &Cluster, node: &Arc<Node>, query: &str) -> Result<i64> {
-    let rows = on_node(cluster, node, query).await;
+    let rows = on_node(cluster.session(), node, query).await;
     let rows = rows.map_err(|error| Failure::of(&error).error)?;
     let rows = rows.into_rows_result();
     let rows = rows.map_err(|error| unexpected("the read of a clock", error))?;
@@ -373,40 +477,33 @@ async fn number(cluster: &Cluster, node: &Arc<Node>, query: &str) -> Result<i64>
     Ok(number)
 }
 
-/// Runs a query on one node.
-async fn on_node(
-    cluster: &Cluster,
-    node: &Arc<Node>,
-    query: &str,
-) -> std::result::Result<QueryResult, ExecutionError> {
-    let mut statement = Statement::new(query);
-    let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
-    statement.set_load_balancing_policy(Some(target));
-    // Tables of the system are local to a node.
-    statement.set_consistency(scylla::statement::Consistency::One);
-    cluster.session().query_unpaged(statement, &[]).await
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-/// Returns true if a table or its keyspace does not exist.
-fn is_unknown_table(error: &ExecutionError) -> bool {
-    matches!(
-        error,
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))
-    )
-}
+    use super::*;
 
-/// Returns the error for a failed read of a table with settings. If the user lacks a permission, the error names it.
-fn cannot_read(cluster: &Cluster, table: &str, error: &ExecutionError) -> BackendError {
-    match error {
-        ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, message)) => {
-            let user = cluster.options.user.as_deref().unwrap_or("anonymous");
-            BackendError::Misconfigured {
-                reason: format!(
-                    "the user {user:?} may not read the setting commitlog_sync ({message}); run as an administrator: \
-                     GRANT SELECT ON TABLE {table} TO {user}"
-                ),
-            }
+    #[test]
+    fn each_table_that_servers_write_is_tried() {
+        let conditional = Trial::conditional(&Uuid::nil());
+        let plain = Trial::plain(1);
+        let tried: BTreeSet<&str> = conditional
+            .iter()
+            .chain(&plain)
+            .map(|trial| trial.table)
+            .collect();
+        assert_eq!(tried, BTreeSet::from(schema::TABLES));
+        for trial in &plain {
+            assert!(trial.write.ends_with("USING TIMESTAMP 1"), "{}", trial.write);
+            assert!(
+                trial.delete.contains("USING TIMESTAMP 2 WHERE"),
+                "{}",
+                trial.delete
+            );
         }
-        other => Failure::of(other).error,
+        for trial in &conditional {
+            assert!(trial.write.ends_with("IF NOT EXISTS"), "{}", trial.write);
+            assert!(trial.delete.ends_with("IF EXISTS"), "{}", trial.delete);
+        }
     }
 }

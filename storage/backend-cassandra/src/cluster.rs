@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,14 +24,18 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
-use tideline_backend::{BackendError, RequestCounts, Result};
+use tideline_backend::{BackendError, REQUEST_BUCKETS, RequestCounts, Result};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{Effect, Failure, RETRY_AFTER, of_connection, of_keyspace, of_preparation, unexpected};
+use crate::data_center::{self, Location};
+use crate::error::{
+    Effect, Failure, RETRY_AFTER, no_keyspace, of_connection, of_keyspace, of_preparation, unexpected,
+};
 use crate::options::CassandraOptions;
-use crate::schema;
+use crate::schema::{self, StoredCenter};
 use crate::speculation::Speculation;
 use crate::tls;
+use crate::watch::{self, Watch};
 
 /// Threads that send and receive. The calls wait on their own threads.
 const THREADS: usize = 2;
@@ -49,6 +53,7 @@ struct Counted {
     failed: AtomicU64,
     repeated: AtomicU64,
     micros: AtomicU64,
+    times: [AtomicU64; REQUEST_BUCKETS],
 }
 
 impl Counted {
@@ -61,7 +66,16 @@ impl Counted {
             repeated: read(&self.repeated),
             speculative: 0,
             time: Duration::from_micros(read(&self.micros)),
+            times: self.times.each_ref().map(read),
         }
+    }
+
+    /// Counts an answered request.
+    fn answered(&self, time: Duration) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.times[RequestCounts::bucket_of(time)].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -76,8 +90,12 @@ pub(crate) enum RequestKind {
 /// Connection to a cluster, with its threads.
 pub(crate) struct Cluster {
     runtime: Option<Runtime>,
-    session: Session,
+    session: Arc<Session>,
     pub(crate) options: CassandraOptions,
+    pub(crate) location: Location,
+    /// False until it is known that the keyspace stores the data center of this process.
+    is_center_stored: AtomicBool,
+    watch: Arc<Watch>,
     reads: Counted,
     writes: Counted,
     conditional: Counted,
@@ -89,17 +107,34 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster, and checks the version of the tables.
+    /// Connects to the cluster, and checks the data center, the version of the tables, and the durability.
     pub(crate) fn open(options: CassandraOptions) -> Result<Self> {
         schema::check_keyspace(&options.keyspace)?;
         let runtime = runtime()?;
-        let session = runtime.block_on(async {
+        let (session, location, stored, (watch, nodes)) = runtime.block_on(async {
             let session = connect(&options).await?;
             let used = session.use_keyspace(options.keyspace.clone(), false).await;
             used.map_err(|error| of_keyspace(&options.keyspace, &error))?;
-            schema::require(&session, &options.keyspace).await?;
-            Ok::<_, BackendError>(session)
+            let location = locate(&session, &options).await?;
+            let stored = schema::require(&session, &options.keyspace).await?.center;
+            stored.check(&options.keyspace, &location.center)?;
+            let watch = Watch::begin(&session, &options, &location).await?;
+            Ok::<_, BackendError>((Arc::new(session), location, stored, watch))
         })?;
+        if stored == StoredCenter::NoColumn {
+            tracing::warn!(
+                keyspace = options.keyspace,
+                "the keyspace cannot store its data center; run `tideline backend schema` again"
+            );
+        }
+        let watch = Arc::new(watch);
+        runtime.spawn(watch::run(
+            Arc::clone(&session),
+            options.clone(),
+            location.clone(),
+            Arc::clone(&watch),
+            nodes,
+        ));
         let speculation = Arc::new(Speculation::new());
         let read_profile = session
             .get_default_execution_profile_handle()
@@ -111,6 +146,9 @@ impl Cluster {
             speculation,
             read_profile: read_profile.build().into_handle(),
             options,
+            location,
+            is_center_stored: AtomicBool::new(matches!(stored, StoredCenter::Named(_))),
+            watch,
             reads: Counted::default(),
             writes: Counted::default(),
             conditional: Counted::default(),
@@ -126,6 +164,22 @@ impl Cluster {
 
     pub(crate) fn session(&self) -> &Session {
         &self.session
+    }
+
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Stores the data center of this process in the keyspace, unless the keyspace stores one, or has no column for it.
+    /// Refuses another one.
+    pub(crate) fn store_center(&self) -> Result<()> {
+        if self.is_center_stored.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (keyspace, center) = (&self.options.keyspace, &self.location.center);
+        let is_stored = self.block_on(schema::store_center(&self.session, keyspace, center))?;
+        self.is_center_stored.store(is_stored, Ordering::Release);
+        Ok(())
     }
 
     pub(crate) fn counts(&self) -> [RequestCounts; 3] {
@@ -151,7 +205,7 @@ impl Cluster {
     /// Prepares a statement.
     pub(crate) async fn prepare(&self, text: &str) -> Result<PreparedStatement> {
         let prepared = self.session.prepare(text).await;
-        prepared.map_err(|error| of_preparation(&error))
+        prepared.map_err(|error| of_preparation(&self.options, &error))
     }
 
     /// Prepares a read without conditions. The read is sent to a second node if the first one does not answer in the
@@ -264,9 +318,7 @@ impl Cluster {
             let answered = tokio::time::timeout(left, send()).await;
             let failure = match answered.unwrap_or(Err(ExecutionError::RequestTimeout(left))) {
                 Ok(answer) => {
-                    counted.done.fetch_add(1, Ordering::Relaxed);
-                    let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
-                    counted.micros.fetch_add(micros, Ordering::Relaxed);
+                    counted.answered(sent.elapsed());
                     *self.failing.lock() = None;
                     return Ok(answer);
                 }
@@ -341,7 +393,22 @@ pub(crate) fn one_partition(timestamp: Option<i64>) -> Batch {
     batch
 }
 
-/// Connects to the cluster, without a keyspace.
+/// Determines the data center of a keyspace, and restricts the session to its nodes.
+async fn locate(session: &Session, options: &CassandraOptions) -> Result<Location> {
+    let keyspace = &options.keyspace;
+    let copies = data_center::copies(session, keyspace).await?;
+    let copies = copies.ok_or_else(|| no_keyspace(keyspace))?;
+    let nodes = data_center::counts(session);
+    let center = data_center::choose(options.data_center.as_deref(), keyspace, &nodes, &copies)?;
+    if let Some(reason) = copies.missing_quorum(&center, &nodes) {
+        return Err(data_center::too_few_nodes(keyspace, &reason));
+    }
+    let location = Location { center, copies };
+    data_center::pin(session, &location);
+    Ok(location)
+}
+
+/// Connects to the cluster, without a keyspace and to the nodes of all data centers.
 pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::LocalQuorum)
@@ -355,9 +422,6 @@ pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
         .connection_timeout(CONNECT_TIMEOUT)
         .keyspaces_to_fetch([options.keyspace.clone()])
         .tcp_nodelay(true);
-    if let Some(data_center) = &options.data_center {
-        builder = builder.prefer_datacenter(data_center.clone());
-    }
     if let Some(user) = &options.user {
         builder = builder.user(user, options.password.as_deref().unwrap_or_default());
     }

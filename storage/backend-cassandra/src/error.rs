@@ -12,6 +12,8 @@ use scylla::errors::{
 };
 use tideline_backend::BackendError;
 
+use crate::options::CassandraOptions;
+
 /// Retry delay that is reported if the cluster has too few nodes for a quorum.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -57,8 +59,11 @@ impl Failure {
                 effect: Effect::Unknown,
                 error: BackendError::Timeout { after: *after },
             },
+            ExecutionError::EmptyPlan => {
+                let reason = "the driver has found no node of the data center".to_owned();
+                Self::unavailable(Effect::NotDone, reason)
+            }
             ExecutionError::ConnectionPoolError(_)
-            | ExecutionError::EmptyPlan
             | ExecutionError::PrepareError(PrepareError::ConnectionPoolError(_)) => {
                 Self::unavailable(Effect::NotDone, format!("the cluster cannot be reached: {error}"))
             }
@@ -162,9 +167,7 @@ fn is_encryption_refused(error: &NewSessionError) -> bool {
 pub(crate) fn of_keyspace(keyspace: &str, error: &UseKeyspaceError) -> BackendError {
     match error {
         UseKeyspaceError::RequestError(RequestAttemptError::DbError(DbError::Invalid, _)) => {
-            BackendError::Misconfigured {
-                reason: format!("there is no keyspace {keyspace}: create it with `tideline backend schema`"),
-            }
+            no_keyspace(keyspace)
         }
         UseKeyspaceError::RequestError(attempt) => Failure::of_attempt(attempt).error,
         _ => BackendError::Unavailable {
@@ -174,22 +177,52 @@ pub(crate) fn of_keyspace(keyspace: &str, error: &UseKeyspaceError) -> BackendEr
     }
 }
 
-/// Classifies an error of preparing a statement: a missing table or right is a wrong setting.
-pub(crate) fn of_preparation(error: &PrepareError) -> BackendError {
-    let reason = format!("cannot prepare a statement: {error}");
-    let is_wrong = matches!(
-        error,
-        PrepareError::AllAttemptsFailed {
-            first_attempt: RequestAttemptError::DbError(DbError::Invalid | DbError::Unauthorized, _)
-        }
-    );
-    match is_wrong {
-        true => BackendError::Misconfigured { reason },
-        false => BackendError::Unavailable {
-            reason,
-            retry_after: RETRY_AFTER,
-        },
+/// Returns the error for a keyspace that does not exist.
+pub(crate) fn no_keyspace(keyspace: &str) -> BackendError {
+    BackendError::Misconfigured {
+        reason: format!("there is no keyspace {keyspace}: create it with `tideline backend schema`"),
     }
+}
+
+/// Classifies an error of preparing a statement: a missing table or right is a wrong setting.
+pub(crate) fn of_preparation(options: &CassandraOptions, error: &PrepareError) -> BackendError {
+    let keyspace = &options.keyspace;
+    if let PrepareError::AllAttemptsFailed {
+        first_attempt: RequestAttemptError::DbError(kind, message),
+    } = error
+    {
+        match kind {
+            DbError::Invalid => {
+                return BackendError::Misconfigured {
+                    reason: format!(
+                        "keyspace {keyspace} lacks a table or column of this build: {message}. Run `tideline backend \
+                         schema` again, which creates missing tables without rows; if the table had data, restore it \
+                         from a snapshot of the cluster instead"
+                    ),
+                };
+            }
+            DbError::Unauthorized => {
+                return BackendError::Misconfigured {
+                    reason: missing_right(options, message),
+                };
+            }
+            _ => {}
+        }
+    }
+    BackendError::Unavailable {
+        reason: format!("cannot prepare a statement: {error}"),
+        retry_after: RETRY_AFTER,
+    }
+}
+
+/// Returns the reason for a request that the user may not send, with the statement that grants the right.
+pub(crate) fn missing_right(options: &CassandraOptions, message: &str) -> String {
+    let (keyspace, user) = (&options.keyspace, options.user.as_deref().unwrap_or("anonymous"));
+    let right = match message.contains("MODIFY") {
+        true => "MODIFY",
+        false => "SELECT",
+    };
+    format!("{message}; run as an administrator: GRANT {right} ON KEYSPACE {keyspace} TO {user}")
 }
 
 /// Returns the error for a response whose form does not match its statement.

@@ -11,7 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -40,6 +43,8 @@ const PAGE_BYTES: usize = 2 << 20;
 const ENTRIES_AT_FIRST: i32 = 8;
 /// Maximum number of entries in the response to a request.
 const ENTRIES_MAX: i32 = 2_000;
+/// Number of responses that a replay has in memory, besides the one that it applies.
+const PAGES_AHEAD: usize = 2;
 /// Kind of the rows of a shard that hold ends of epochs. Manifest rows have other kinds.
 const CLOSED: i8 = 2;
 
@@ -388,18 +393,41 @@ impl Journals {
         let closed = state.closed.get(&epoch);
         let mut runs = Vec::new();
         let slots: Vec<i64> = state.live_of(epoch).collect();
-        for (at, slot) in slots.iter().enumerate() {
-            if slots.get(at + 1).is_some_and(|next| *next <= from) {
-                continue;
-            }
-            self.each_entry(cluster, (shard, epoch, *slot), from, &mut |sequence, value| {
+        let is_over = |at: usize| slots.get(at + 1).is_some_and(|next| *next <= from);
+        let read = slots.iter().enumerate().filter(|(at, _)| !is_over(*at));
+        let read: Vec<i64> = read.map(|(_, slot)| *slot).collect();
+        // A thread reads the next entries while the caller applies the last ones. The thread has one response, and the
+        // channel the others.
+        thread::scope(|scope| {
+            let (sender, pages) = sync_channel::<Vec<(i64, Bytes)>>(PAGES_AHEAD - 1);
+            let reading = scope.spawn(move || {
+                for slot in read {
+                    let send = &mut |page: Vec<(i64, Bytes)>| -> Result<ControlFlow<()>> {
+                        // The receiver is dropped after an error of `visit`.
+                        Ok(match sender.send(page) {
+                            Ok(()) => ControlFlow::Continue(()),
+                            Err(_) => ControlFlow::Break(()),
+                        })
+                    };
+                    let place = (shard, epoch, slot);
+                    if self.each_page(cluster, place, from, send)?.is_break() {
+                        break;
+                    }
+                }
+                Ok::<_, BackendError>(())
+            });
+            let mut entries = pages.into_iter().flatten();
+            let visited: Result<()> = entries.try_for_each(|(sequence, value)| {
                 if closed.is_none_or(|closed| closed.has(sequence)) {
                     add_to_runs(&mut runs, sequence);
                     visit(SequenceNumber(sequence as u64), value)?;
                 }
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
+                Ok(())
+            });
+            drop(entries);
+            let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+            visited.and(read)
+        })?;
         if let Some(own) = self
             .owned
             .lock()
@@ -417,27 +445,49 @@ impl Journals {
     fn each_entry(
         &self,
         cluster: &Cluster,
-        (shard, epoch, slot): (Shard, i64, i64),
+        place: (Shard, i64, i64),
         from: i64,
         visit: &mut dyn FnMut(i64, Bytes) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
+        let each = &mut |page: Vec<(i64, Bytes)>| -> Result<ControlFlow<()>> {
+            for (sequence, value) in page {
+                if visit(sequence, value)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        self.each_page(cluster, place, from, each).map(|_| ())
+    }
+
+    /// Passes the entries of each response to a request for entries of a slot to `visit`, from a sequence on, until
+    /// `visit` ends the read. Returns `Break` if `visit` has ended it.
+    fn each_page(
+        &self,
+        cluster: &Cluster,
+        (shard, epoch, slot): (Shard, i64, i64),
+        from: i64,
+        visit: &mut dyn FnMut(Vec<(i64, Bytes)>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
         let (mut next, mut limit) = (from.max(slot), ENTRIES_AT_FIRST);
         loop {
             let values = (i32::from(shard.0), epoch, slot, next, limit);
             let rows = cluster.block_on(cluster.rows(RequestKind::Read, &self.statements.entries, values))?;
             let (mut count, mut bytes) = (0, 0);
+            let mut page = Vec::with_capacity(rows.rows_num());
             for row in rows
                 .rows::<(i64, Bytes)>()
                 .map_err(|error| unexpected("the read of entries", error))?
             {
                 let (sequence, value) = row.map_err(|error| unexpected("the read of entries", error))?;
                 (count, bytes, next) = (count + 1, bytes + value.len(), sequence + 1);
-                if visit(sequence, value)?.is_break() {
-                    return Ok(());
-                }
+                page.push((sequence, value));
+            }
+            if visit(page)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             if count < limit {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             let average = (bytes / count.unsigned_abs() as usize).max(1);
             limit = i32::try_from(PAGE_BYTES / average)

@@ -9,6 +9,9 @@
 //! | [`schema`] | tables, their version, and their creation |
 //! | `backend` | the backend trait: checks of arguments, and calls of the modules below |
 //! | `cluster` | session, prepared statements, repeated requests |
+//! | `data_center` | choice of one data center, and the copies in it |
+//! | `nodes` | nodes of the cluster, and queries to a single node |
+//! | `watch` | changes of the nodes while the backend is open |
 //! | `error` | errors of the driver, classified by the possible effect of the request |
 //! | `speculation` | second requests for reads that take longer than usual |
 //! | `tls` | encrypted connections |
@@ -28,10 +31,12 @@
 mod backend;
 pub mod check;
 mod cluster;
+mod data_center;
 mod error;
 pub mod fixture;
 mod journal;
 mod manifest;
+mod nodes;
 mod options;
 mod ownership;
 mod rows;
@@ -39,6 +44,7 @@ pub mod schema;
 mod speculation;
 mod tls;
 mod units;
+mod watch;
 
 pub use backend::CassandraBackend;
 pub use options::{CassandraOptions, Replication};

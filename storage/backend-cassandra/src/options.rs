@@ -18,7 +18,7 @@ pub struct CassandraOptions {
     pub contact: Vec<String>,
     /// Keyspace of the tables.
     pub keyspace: String,
-    /// Data center whose nodes are used. `None`: the nodes of all data centers.
+    /// Data center whose nodes are used. `None`: the only one; several are refused.
     pub data_center: Option<String>,
     /// Name of the user; `None` if the cluster requires none.
     pub user: Option<String>,

@@ -5,7 +5,7 @@
 //!
 //! | table | partition | rows | written |
 //! |---|---|---|---|
-//! | `schema_version` | name | version of these tables | once |
+//! | `schema_version` | name | version of these tables; name of the data center | once |
 //! | `member` | cluster | one per process: its address and the count of its renewals | conditionally |
 //! | `shard` | shard | owner, epoch and version (static); rows of the manifest; ends of epochs | conditionally |
 //! | `journal_slot` | shard | slots of the journal, with their sizes | plainly |
@@ -22,9 +22,14 @@
 use futures_util::future::try_join_all;
 use scylla::client::session::Session;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::response::query_result::QueryResult;
+use scylla::statement::unprepared::Statement;
+use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::{CqlValue, Row};
 use tideline_backend::{BackendError, Result};
 
 use crate::cluster::{self, block_on_new};
+use crate::data_center::{self, Copies, Location};
 use crate::error::{Failure, of_keyspace, unexpected};
 use crate::options::{CassandraOptions, Replication, is_keyspace};
 
@@ -32,7 +37,7 @@ use crate::options::{CassandraOptions, Replication, is_keyspace};
 pub const SCHEMA_VERSION: i32 = 1;
 
 /// Tables with data.
-const TABLES: [&str; 8] = [
+pub(crate) const TABLES: [&str; 8] = [
     "member",
     "shard",
     "journal_slot",
@@ -43,8 +48,12 @@ const TABLES: [&str; 8] = [
     "space_row",
 ];
 
-/// Statement that reads the version.
+/// Statement that reads the version and the data center.
+const READ_MARK: &str = "SELECT version, data_center FROM schema_version WHERE name = 'tideline'";
+/// Statement that reads the version. Keyspaces of earlier builds have no column for the data center.
 const READ_VERSION: &str = "SELECT version FROM schema_version WHERE name = 'tideline'";
+/// Statement that adds the column to a keyspace of an earlier build.
+const ADD_DATA_CENTER: &str = "ALTER TABLE schema_version ADD data_center text";
 
 /// Time for which `schema_version`, `member` and `shard` keep the marks of deleted rows (tombstones), in seconds: one
 /// day.
@@ -55,26 +64,62 @@ const GC_HINTS: u32 = 10_800;
 /// returns.
 const GC_ROWS: u32 = 864_000;
 
-/// Creates the keyspace and its tables, unless they exist. Returns the version. The replication of a keyspace that
-/// exists is not changed.
+/// Data center in the row of the version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoredCenter {
+    /// The table has no column for it.
+    NoColumn,
+    /// None is stored yet.
+    Empty,
+    /// Name of the data center.
+    Named(String),
+}
+
+impl StoredCenter {
+    /// Refuses a process that uses another data center than the keyspace.
+    pub(crate) fn check(&self, keyspace: &str, own: &str) -> Result<()> {
+        match self {
+            Self::Named(stored) if stored != own => Err(BackendError::Misconfigured {
+                reason: format!(
+                    "the owner of the data in keyspace {keyspace} is chosen in data center {stored:?}, and this \
+                     process uses {own:?}: set cassandra.data_center to {stored:?}. To change the data center, stop \
+                     all servers, make the copies in {own:?} complete (`nodetool rebuild`), and run UPDATE \
+                     {keyspace}.schema_version SET data_center = null WHERE name = 'tideline' IF EXISTS"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Row of the version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) version: i32,
+    pub(crate) center: StoredCenter,
+}
+
+/// Creates the keyspace and its tables, unless they exist, and stores the data center. Returns the version. The
+/// replication of a keyspace that exists is not changed.
 ///
 /// # Errors
 ///
-/// `Misconfigured` if the name of the keyspace is not allowed, if the user lacks rights, or if the tables have another
-/// version. `Unavailable` if the cluster cannot be reached; repeating the call is safe.
+/// `Misconfigured` if the name of the keyspace is not allowed, if the user lacks rights, if the keyspace exists with
+/// another replication, if the data center is not clear, if it has too few nodes for a quorum of the copies, or if the
+/// tables have another version. `Unavailable` if the cluster cannot be reached; repeating the call is safe.
 pub fn create(options: &CassandraOptions, replication: &Replication) -> Result<i32> {
     check_keyspace(&options.keyspace)?;
     block_on_new(async {
         let session = cluster::connect(options).await?;
         let release = release(&session).await?;
-        // The right to create keyspaces is not needed for tables in an existing one.
-        if !has_keyspace(&session, &options.keyspace).await? {
-            run(&session, &create_keyspace(&options.keyspace, replication)).await?;
-        }
-        let used = session.use_keyspace(options.keyspace.clone(), false).await;
-        used.map_err(|error| of_keyspace(&options.keyspace, &error))?;
-        if let Some(found) = version(&session).await? {
-            check_version(&options.keyspace, found)?;
+        let keyspace = &options.keyspace;
+        let location = create_keyspace(&session, options, replication).await?;
+        data_center::pin(&session, &location);
+        let used = session.use_keyspace(keyspace.clone(), false).await;
+        used.map_err(|error| of_keyspace(keyspace, &error))?;
+        if let Some(found) = mark(&session).await? {
+            check_version(keyspace, found.version)?;
+            found.center.check(keyspace, &location.center)?;
         }
         for table in tables(&release) {
             run(&session, &table).await?;
@@ -82,8 +127,101 @@ pub fn create(options: &CassandraOptions, replication: &Replication) -> Result<i
         let mark =
             format!("INSERT INTO schema_version (name, version) VALUES ('tideline', {SCHEMA_VERSION})");
         run(&session, &mark).await?;
+        if !store_center(&session, keyspace, &location.center).await? {
+            run(&session, ADD_DATA_CENTER).await?;
+            if !store_center(&session, keyspace, &location.center).await? {
+                return Err(unexpected(
+                    "the write of the data center",
+                    "schema_version has no column data_center",
+                ));
+            }
+        }
         Ok(SCHEMA_VERSION)
     })
+}
+
+/// Creates the keyspace unless it exists. Refuses a replication that cannot work, or that differs from the existing
+/// one.
+async fn create_keyspace(
+    session: &Session,
+    options: &CassandraOptions,
+    replication: &Replication,
+) -> Result<Location> {
+    let (keyspace, requested) = (&options.keyspace, Copies::from(replication));
+    let nodes = data_center::counts(session);
+    let existing = data_center::copies(session, keyspace).await?;
+    if let Some(existing) = &existing
+        && !matches!(existing, Copies::Unknown(_))
+        && !existing.is_as(&requested)
+    {
+        return Err(BackendError::Misconfigured {
+            reason: format!(
+                "keyspace {keyspace} exists with the replication {existing}, and --replication requests {requested}. \
+                 To keep it, request the existing copies. To change it, run ALTER KEYSPACE {keyspace} WITH replication = \
+                 {requested}, then `nodetool repair --full` on every node; if it has no data yet, DROP KEYSPACE \
+                 {keyspace} is enough"
+            ),
+        });
+    }
+    let is_new = existing.is_none();
+    let copies = existing.unwrap_or(requested);
+    if is_new
+        && matches!(copies, Copies::Simple(_))
+        && let (Some(first), 2..) = (nodes.keys().next(), nodes.len())
+    {
+        return Err(BackendError::Misconfigured {
+            reason: format!(
+                "the cluster has several data centers, {:?}: name one with --replication, such as {first}:3, and set \
+                 cassandra.data_center to it",
+                nodes.keys()
+            ),
+        });
+    }
+    let center = data_center::choose(options.data_center.as_deref(), keyspace, &nodes, &copies)?;
+    match copies.missing_quorum(&center, &nodes) {
+        Some(reason) if is_new => {
+            return Err(BackendError::Misconfigured {
+                reason: format!("{reason}: request fewer copies with --replication, or add nodes first"),
+            });
+        }
+        Some(reason) => return Err(data_center::too_few_nodes(keyspace, &reason)),
+        None => {}
+    }
+    // The right to create keyspaces is not needed for tables in an existing one.
+    if is_new {
+        let create = format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {copies}");
+        run(session, &create).await?;
+    }
+    Ok(Location { center, copies })
+}
+
+/// Stores the data center in the row of the version, unless one is stored. Refuses another one. Returns false if the
+/// table has no column for it.
+///
+/// Nodes of all data centers take part in this conditional write, so that two of them cannot both succeed.
+pub(crate) async fn store_center(session: &Session, keyspace: &str, center: &str) -> Result<bool> {
+    let quoted = center.replace('\'', "''");
+    let mut statement = Statement::new(format!(
+        "UPDATE schema_version SET data_center = '{quoted}' WHERE name = 'tideline' IF data_center = null"
+    ));
+    statement.set_consistency(Consistency::Quorum);
+    statement.set_serial_consistency(Some(SerialConsistency::Serial));
+    let Some(answer) = unless_invalid(session, statement).await? else {
+        return Ok(false);
+    };
+    let rows = answer.into_rows_result();
+    let unreadable = |error: &dyn std::fmt::Display| unexpected("the write of the data center", error);
+    let rows = rows.map_err(|error| unreadable(&error))?;
+    let row = rows.first_row::<Row>().map_err(|error| unreadable(&error))?;
+    // The condition is first, and after a refusal the stored name follows.
+    match row.columns.as_slice() {
+        [Some(CqlValue::Boolean(true)), ..] => Ok(true),
+        [Some(CqlValue::Boolean(false)), Some(CqlValue::Text(stored)), ..] => {
+            let stored = StoredCenter::Named(stored.clone());
+            stored.check(keyspace, center).map(|()| true)
+        }
+        other => Err(unreadable(&format_args!("its columns are {other:?}"))),
+    }
 }
 
 /// Deletes all rows of all tables. No process may use the keyspace.
@@ -117,18 +255,6 @@ pub fn drop(options: &CassandraOptions) -> Result<()> {
     })
 }
 
-/// Returns true if the cluster has a keyspace. Every user can read the names of keyspaces.
-async fn has_keyspace(session: &Session, keyspace: &str) -> Result<bool> {
-    // The name has been checked, so it cannot end the text.
-    let query =
-        format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'");
-    let answer = session.query_unpaged(query, &[]).await;
-    let rows = answer.map_err(|error| Failure::of(&error).error)?;
-    let rows = rows.into_rows_result();
-    let rows = rows.map_err(|error| unexpected("the read of the keyspaces", error))?;
-    Ok(rows.rows_num() > 0)
-}
-
 /// Refuses names of keyspaces that would need quotes.
 pub(crate) fn check_keyspace(keyspace: &str) -> Result<()> {
     if is_keyspace(keyspace) {
@@ -141,20 +267,37 @@ pub(crate) fn check_keyspace(keyspace: &str) -> Result<()> {
     })
 }
 
-/// Returns the version of the tables in the keyspace of the session; `None` if there are no tables.
-pub(crate) async fn version(session: &Session) -> Result<Option<i32>> {
-    let answer = match session.query_unpaged(READ_VERSION, &[]).await {
-        Ok(answer) => answer,
-        Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(Failure::of(&error).error),
+/// Returns the version and the data center of the keyspace of the session; `None` if there are no tables.
+pub(crate) async fn mark(session: &Session) -> Result<Option<Mark>> {
+    let unreadable = |error: &dyn std::fmt::Display| unexpected("the read of the schema version", error);
+    if let Some(answer) = unless_invalid(session, READ_MARK).await? {
+        let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+        let row = rows.maybe_first_row::<(i32, Option<String>)>();
+        let row = row.map_err(|error| unreadable(&error))?;
+        return Ok(row.map(|(version, center)| Mark {
+            version,
+            center: center.map_or(StoredCenter::Empty, StoredCenter::Named),
+        }));
+    }
+    let Some(answer) = unless_invalid(session, READ_VERSION).await? else {
+        return Ok(None);
     };
-    let rows = answer.into_rows_result();
-    let rows = rows.map_err(|error| unexpected("the read of the schema version", error))?;
+    let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
     let row = rows.maybe_first_row::<(i32,)>();
-    let row = row.map_err(|error| unexpected("the read of the schema version", error))?;
-    Ok(row.map(|(version,)| version))
+    let row = row.map_err(|error| unreadable(&error))?;
+    Ok(row.map(|(version,)| Mark {
+        version,
+        center: StoredCenter::NoColumn,
+    }))
+}
+
+/// Runs a query; `None` if its table or a column does not exist.
+async fn unless_invalid(session: &Session, query: impl Into<Statement>) -> Result<Option<QueryResult>> {
+    match session.query_unpaged(query, &[]).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, _))) => Ok(None),
+        Err(error) => Err(Failure::of(&error).error),
+    }
 }
 
 /// Refuses tables of another version.
@@ -162,18 +305,25 @@ pub(crate) fn check_version(keyspace: &str, found: i32) -> Result<()> {
     if found == SCHEMA_VERSION {
         return Ok(());
     }
+    let move_data = match found < SCHEMA_VERSION {
+        true => {
+            ". To move the data, copy it with that release into a data folder (`tideline backend copy --to fjall`), \
+             and with this build into a new keyspace (`tideline backend schema`, `tideline backend copy --to cassandra`)"
+        }
+        false => " or a newer one",
+    };
     Err(BackendError::Misconfigured {
         reason: format!(
             "the tables in keyspace {keyspace} have version {found}; this build uses version {SCHEMA_VERSION}: run the \
-             release that created them, or copy the data to a keyspace of version {SCHEMA_VERSION}"
+             release that created them{move_data}"
         ),
     })
 }
 
 /// Refuses a keyspace without tables, or with tables of another version.
-pub(crate) async fn require(session: &Session, keyspace: &str) -> Result<()> {
-    match version(session).await? {
-        Some(found) => check_version(keyspace, found),
+pub(crate) async fn require(session: &Session, keyspace: &str) -> Result<Mark> {
+    match mark(session).await? {
+        Some(found) => check_version(keyspace, found.version).map(|()| found),
         None => Err(BackendError::Misconfigured {
             reason: format!(
                 "keyspace {keyspace} has no tables of Tideline: create them with `tideline backend schema`"
@@ -200,22 +350,6 @@ pub(crate) async fn release(session: &Session) -> Result<String> {
 async fn run(session: &Session, statement: &str) -> Result<()> {
     let done = session.query_unpaged(statement, &[]).await;
     done.map(|_| ()).map_err(|error| Failure::of(&error).error)
-}
-
-fn create_keyspace(keyspace: &str, replication: &Replication) -> String {
-    let options = match replication {
-        Replication::Simple(copies) => format!("'class': 'SimpleStrategy', 'replication_factor': {copies}"),
-        Replication::DataCenters(centers) => {
-            let centers = centers
-                .iter()
-                .map(|(name, copies)| format!(", '{name}': {copies}"));
-            format!(
-                "'class': 'NetworkTopologyStrategy'{}",
-                centers.collect::<String>()
-            )
-        }
-    };
-    format!("CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {{{options}}}")
 }
 
 /// Returns the statements that create the tables.
@@ -254,7 +388,7 @@ fn tables(release: &str) -> Vec<String> {
     };
     vec![
         table(
-            "schema_version (name text PRIMARY KEY, version int)",
+            "schema_version (name text PRIMARY KEY, version int, data_center text)",
             GC_DAY,
             few,
             "",

@@ -247,11 +247,41 @@ pub struct Capabilities {
     pub acknowledged: Acknowledged,
     /// True if other processes can take over the data.
     pub is_shared: bool,
+    /// Medium of the data and of the journal.
+    pub medium: Medium,
+    /// True if a write with [`Durability::Buffered`] can be acknowledged before it is durable.
+    pub buffers_writes: bool,
+    /// True if writes are refused while too little disk space is free, see [`Health::DiskLow`].
+    pub limits_free_space: bool,
+    /// True if the disk space of freed segments and parts is free at once; false if the engine frees it later.
+    pub frees_at_once: bool,
+    /// True if the stored data can be checked while no process uses it.
+    pub has_offline_check: bool,
     /// Recommended page size of a long scan.
     pub page_advice: PageLimit,
     /// Maximum number of requests that one call keeps in flight at once. It is 1 if the backend sends no network
     /// requests; fetching more rows than needed then saves nothing.
     pub requests_in_flight: usize,
+}
+
+/// Medium that stores the data and the journal of a backend. It determines what the latency of a write consists of, and
+/// how the data is backed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A folder of this machine. A write waits for an fsync; a copy of the folder is a backup.
+    Folder,
+    /// A cluster of nodes. A write waits for a quorum of the nodes; the cluster makes snapshots.
+    Cluster,
+}
+
+impl Medium {
+    /// Returns the name used in responses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Folder => "folder",
+            Self::Cluster => "cluster",
+        }
+    }
 }
 
 /// Durability of a write with [`Durability::Synced`] when its call returns.
@@ -288,6 +318,30 @@ pub struct RequestCounts {
     pub speculative: u64,
     /// Total time of the answered requests.
     pub time: Duration,
+    /// Number of answered requests by their time. The request is in the bucket [`bucket_of`](Self::bucket_of) its time.
+    pub times: [u64; REQUEST_BUCKETS],
+}
+
+/// Number of buckets of [`RequestCounts::times`].
+pub const REQUEST_BUCKETS: usize = 17;
+
+impl RequestCounts {
+    /// Returns the longest time of a bucket: 0.25 ms for the first bucket, twice the time of the previous bucket for the
+    /// others. `None` for the last bucket, which has no longest time.
+    pub const fn bucket_end(bucket: usize) -> Option<Duration> {
+        match bucket + 1 < REQUEST_BUCKETS {
+            true => Some(Duration::from_micros(250 << bucket)),
+            false => None,
+        }
+    }
+
+    /// Returns the bucket of a time.
+    pub fn bucket_of(time: Duration) -> usize {
+        let is_within = |bucket: &usize| Self::bucket_end(*bucket).is_none_or(|end| time <= end);
+        (0..REQUEST_BUCKETS)
+            .find(is_within)
+            .unwrap_or(REQUEST_BUCKETS - 1)
+    }
 }
 
 /// Current ability of a backend to serve calls.
@@ -317,6 +371,13 @@ pub enum Health {
         reason: String,
         /// Time since the first request that failed.
         since: Duration,
+    },
+    /// Reads work; `take`, `write`, `write_sorted`, `load_sorted`, `remove_rows`, `load`, `append` and `edit` are refused,
+    /// because a setting of the cluster has changed so that a write would be less durable than demanded. The end of this
+    /// state is detected automatically.
+    WritesRefused {
+        /// Reason, and the required change.
+        reason: String,
     },
     /// Recovery found less data than had been acknowledged. The backend is read-only until an operator decides. `take`
     /// and `close_epoch` work, so that a shard can be opened for reading, but they store nothing.
@@ -792,4 +853,30 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///
     /// Fails if the last sync fails.
     fn close(&self) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_of_a_request_is_in_one_bucket() {
+        let ends: Vec<Duration> = (0..REQUEST_BUCKETS)
+            .filter_map(RequestCounts::bucket_end)
+            .collect();
+        assert_eq!(ends.len(), REQUEST_BUCKETS - 1);
+        assert_eq!(
+            (ends[0], ends[ends.len() - 1]),
+            (Duration::from_micros(250), Duration::from_micros(8_192_000))
+        );
+        for (bucket, end) in ends.into_iter().enumerate() {
+            assert_eq!(RequestCounts::bucket_of(end), bucket);
+            assert_eq!(
+                RequestCounts::bucket_of(end + Duration::from_nanos(1)),
+                bucket + 1
+            );
+        }
+        assert_eq!(RequestCounts::bucket_of(Duration::ZERO), 0);
+        assert_eq!(RequestCounts::bucket_of(Duration::MAX), REQUEST_BUCKETS - 1);
+    }
 }

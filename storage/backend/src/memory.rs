@@ -503,6 +503,11 @@ impl MemoryBackend {
                 engine: "memory",
                 acknowledged: Acknowledged::Synced,
                 is_shared: !embedded,
+                medium: if embedded { Medium::Folder } else { Medium::Cluster },
+                buffers_writes: embedded,
+                limits_free_space: false,
+                frees_at_once: true,
+                has_offline_check: false,
                 page_advice: PageLimit {
                     rows_max: 1_024,
                     bytes_max: 1 << 20,

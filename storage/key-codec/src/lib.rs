@@ -216,6 +216,24 @@ pub fn parse_catalog_key(key: &[u8]) -> Option<(TableId, TimelineId)> {
     ))
 }
 
+/// Divides a range of the catalog rows of a table into at most `parts` consecutive ranges. The first bytes of timeline ids
+/// are evenly distributed, so the ranges between two bounds have about the same number of rows.
+pub fn split_catalog_rows(table: TableId, range: &KeyRange, parts: u8) -> Vec<KeyRange> {
+    let mut ranges = Vec::with_capacity(usize::from(parts));
+    let mut start = range.start.clone();
+    for part in 1..u16::from(parts) {
+        let mut bound = table.0.to_be_bytes().to_vec();
+        bound.push((part * 256 / u16::from(parts)) as u8);
+        if bound > start && range.end.as_ref().is_none_or(|end| bound < *end) {
+            ranges.push(KeyRange::new(start, bound.clone()));
+            start = bound;
+        }
+    }
+    let end = range.end.clone();
+    ranges.push(KeyRange { start, end });
+    ranges
+}
+
 /// Returns the partition of all rows of a table in a key space, and the range of their keys.
 pub fn table_rows(space: Space, table: TableId) -> (Partition, KeyRange) {
     (

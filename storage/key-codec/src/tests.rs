@@ -36,6 +36,31 @@ proptest! {
         prop_assert_eq!(parse_named_key(&named), Some((table, name.as_slice())));
         prop_assert!(table_rows(space::CATALOG, table).1.contains(&catalog_key(table, id)));
     }
+
+    #[test]
+    fn parts_of_the_catalog_rows_are_consecutive(
+        table in any::<u32>(),
+        first in any::<[u8; 16]>(),
+        is_whole in any::<bool>(),
+        parts in 1_u8..,
+    ) {
+        let table = TableId(table);
+        let mut range = table_rows(space::CATALOG, table).1;
+        if !is_whole {
+            range.start = catalog_key(table, TimelineId(first)).to_vec();
+        }
+        let split = split_catalog_rows(table, &range, parts);
+        prop_assert!(split.len() <= usize::from(parts));
+        prop_assert_eq!(&split[0].start, &range.start);
+        prop_assert_eq!(&split[split.len() - 1].end, &range.end);
+        prop_assert!(split.iter().all(|part| !part.is_empty()));
+        for pair in split.windows(2) {
+            prop_assert_eq!(pair[0].end.as_ref(), Some(&pair[1].start));
+        }
+        if is_whole {
+            prop_assert_eq!(split.len(), usize::from(parts));
+        }
+    }
 }
 
 /// Keys are on disk: these bytes may never change.

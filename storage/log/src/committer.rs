@@ -321,6 +321,7 @@ impl Worker {
             let begun = manifest.cursor.sequences_from.unwrap_or_default();
             first = SequenceNumber(first.0.max(begun) + START_LEAP);
             manifest.cursor.sequences_from = Some(first.0);
+            manifest.cursor.leaps.add(self.next.0..first.0);
             vec![put_cursor(&manifest.cursor)]
         })?;
         self.next = first;

@@ -112,7 +112,13 @@ pub struct CopySettings {
     pub clock: Arc<dyn Clock>,
     /// Supervisor of the threads that renew the leases.
     pub supervisor: Supervisor,
+    /// Called once for each side, before the copy waits because it cannot take the data yet, such as for the end of another
+    /// owner's lease.
+    pub on_wait: OnWait,
 }
+
+/// Receives the reason of a wait, and its longest time.
+pub type OnWait = Arc<dyn Fn(&BackendError, Duration) + Send + Sync>;
 
 /// One side of a copy: a backend whose shard the copy owns.
 struct Side {
@@ -154,7 +160,9 @@ pub fn copy(
 ) -> Result<CopyProgress> {
     match source.health() {
         Health::Ready | Health::DiskLow { .. } => {}
+        // A source whose writes are refused cannot be taken.
         Health::ReadOnly { reason }
+        | Health::WritesRefused { reason }
         | Health::Poisoned { reason, .. }
         | Health::Unreachable { reason, .. } => {
             return Err(CopyError::Unsound(reason));
@@ -316,6 +324,7 @@ impl Side {
     ) -> std::result::Result<Self, LogError> {
         let clock = &settings.clock;
         let deadline = clock.monotonic() + settings.patience;
+        let mut is_waiting = false;
         let (lease, sent) = loop {
             let sent = clock.monotonic();
             match backend.take(SHARD) {
@@ -323,6 +332,10 @@ impl Side {
                 Ok(lease) if lease.holds.is_none() || lease.epoch.0 > epoch_min => break (lease, sent),
                 Ok(_) => {}
                 Err(error) if error.kind().is_retryable() && clock.monotonic() < deadline => {
+                    if !is_waiting {
+                        is_waiting = true;
+                        (settings.on_wait)(&error, settings.patience);
+                    }
                     // No event signals the end of another process's lease.
                     let _ = after(TAKE_AGAIN_AFTER).recv();
                 }

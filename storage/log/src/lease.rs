@@ -250,6 +250,13 @@ impl Log {
     pub fn check_lease(&self) -> Result<()> {
         self.ownership.check()
     }
+
+    /// Marks the lease as lost, permanently. Must be called before the backend is closed while appends may still run:
+    /// even if the backend acknowledges them, their writers get an error, because the next owner may have closed the
+    /// journal without their entries.
+    pub fn end_lease(&self, reason: &str) {
+        self.ownership.lose(reason);
+    }
 }
 
 impl Drop for Renewer {

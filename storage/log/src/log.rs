@@ -352,6 +352,13 @@ impl Log {
         SequenceNumber(self.durable_end.load(Ordering::Acquire))
     }
 
+    /// Returns the number of entries of all tables with the sequences from `from` to before `to`, without the sequences
+    /// that the last runs skipped at their starts. Other skipped sequences count as entries.
+    pub fn entries_between(&self, from: SequenceNumber, to: SequenceNumber) -> u64 {
+        let skipped = self.manifest.read().cursor.leaps.skipped(from.0..to.0);
+        to.0.saturating_sub(from.0).saturating_sub(skipped)
+    }
+
     /// Returns entries of all tables from a sequence on, from memory or from the kept journal. Returns only entries
     /// that are applied and on stable storage, so a power cut cannot remove any of them. Stops after the entry at which
     /// the encoded bytes total at least `bytes_max`.

@@ -244,6 +244,16 @@ impl CassandraNode {
         started.unwrap_or_else(|reason| panic!("{reason}"));
     }
 
+    /// Restarts the node like [`restart`](Self::restart), with another durability of acknowledged writes.
+    ///
+    /// # Panics
+    ///
+    /// Panics as [`start`](Self::start) does.
+    pub fn restart_with(&mut self, commit_log: CommitLog) {
+        self.settings.commit_log = commit_log;
+        self.restart();
+    }
+
     fn create(settings: &NodeSettings) -> Result<Self, Failure> {
         if is_unwanted() {
             return Err(Failure::Unwanted);

@@ -356,6 +356,38 @@ fn many_rows_are_saved_in_pages_and_removed() {
 }
 
 #[test]
+fn many_rows_of_a_cluster_are_read_with_requests_in_flight() {
+    let mut database = Database::new(Character::Distributed);
+    let count = 2_500;
+    for number in 0..count {
+        let ordinal = database.register(number);
+        database.introduce(ordinal);
+    }
+    database.save();
+    let before = describe(&database.catalog.reader());
+    let round_trips = database.disk.round_trips();
+    database.restart();
+    let round_trips = database.disk.round_trips() - round_trips;
+    assert_eq!(describe(&database.catalog.reader()), before);
+    // A page of this backend has at most 63 rows, so a scan by one request after the other takes 40 round trips.
+    assert!(round_trips < 20, "{round_trips} round trips");
+    let mut rows = 0;
+    let mut stop = |page: Vec<tideline_backend::Row>| {
+        rows += page.len();
+        match rows > 500 {
+            true => Err(CatalogError::Full("rows")),
+            false => Ok(()),
+        }
+    };
+    let limit = database.backend.capabilities().page_advice;
+    let stopped = each_catalog_row(&database.backend, TABLE, limit, &mut stop);
+    assert!(
+        matches!(stopped, Err(CatalogError::Full(_))),
+        "an error ends the read"
+    );
+}
+
+#[test]
 fn an_edit_of_unknown_outcome_holds_the_settled_counter_back() {
     for lands in [false, true] {
         let mut database = Database::new(Character::Embedded);

@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &TopArguments) -> Result<()> {
 }
 
 fn samples(client: &Client) -> Result<Samples> {
-    let text = client.get("/metrics")?;
+    // A standby of a cluster has few metrics of its own.
+    let text = client.get("/metrics?of=owner")?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let read = |line: &str| {
         let (name, value) = line.rsplit_once(' ')?;

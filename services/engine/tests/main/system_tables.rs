@@ -3,6 +3,7 @@
 //! The tests of `services/http` read the audit table with tokens of each role.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use tideline_engine::audit_table::{AUDIT_TABLE, AuditKind, AuditRecord, RETENTION_DEFAULT};
 use tideline_engine::state_table::{STATE_TABLE, StateRow};
@@ -130,6 +131,29 @@ fn a_state_row_that_is_too_large_is_an_error_and_prevents_the_others() {
         assert_eq!(error.kind(), ErrorKind::OverLimit, "{error}");
         assert_eq!(engine.state_count("owner").expect("readable"), 0);
     }
+}
+
+#[test]
+fn without_a_lease_the_tables_of_the_server_are_not_missing() {
+    let fixture = Fixture::distributed();
+    let lease = Duration::from_secs(3_600);
+    fixture.disk.limit_leases(lease, 1_000_000);
+    let engine = fixture.open();
+    let row = StateRow {
+        name: "a".to_owned(),
+        part: String::new(),
+        value: Some("text".to_owned()),
+    };
+    engine.put_state("owner", &[row]).expect("written");
+    engine.put_audit(&[record(START, 1)]).expect("written");
+    fixture.clock.advance(lease.as_nanos() as i64);
+    // A permanent error would drop the record.
+    let refused = engine.put_audit(&[record(START, 2)]).expect_err("no lease");
+    assert!(refused.is_retryable(), "{refused}");
+    let refused = engine.state_rows("owner").expect_err("not an empty list");
+    assert!(refused.is_retryable(), "{refused}");
+    let refused = engine.audit_retention().expect_err("not the default");
+    assert!(refused.is_retryable(), "{refused}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! Tests of a panic in a thread that the database depends on: readiness fails, and calls fail instead of waiting.
+//! Tests of a panic in a thread that the database depends on: readiness fails, and calls fail instead of waiting. Also
+//! the order in which the threads end.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
+use tideline_backend::Shard;
 use tideline_engine::{ErrorKind, WriteOptions};
 use tideline_runtime::Supervisor;
 
@@ -56,4 +58,33 @@ fn a_dead_thread_turns_readiness_red_and_blocks_no_request() {
         assert!(engine.seal().is_err(), "{thread}");
         engine.close().expect("closing does not wait for it");
     }
+}
+
+#[test]
+fn an_embedded_engine_closes_its_store_only_after_the_index_has_ended() {
+    let fixture = Fixture::new();
+    let supervisor = Supervisor::default();
+    let (reached, indexing) = mpsc::channel();
+    let (go_on, paused) = mpsc::channel::<()>();
+    let paused = Mutex::new(paused);
+    supervisor.on_round(move |name| {
+        if name == "indexer" {
+            // Fails when the test has ended.
+            let _unheard = reached.send(());
+            // Ends when the sender is dropped.
+            let _dropped = paused.lock().expect("no panic").recv_timeout(PATIENCE);
+        }
+    });
+    let engine = fixture.open_with(|settings| settings.store.log.supervisor = supervisor);
+    indexing.recv_timeout(PATIENCE).expect("the indexer begins");
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| engine.close());
+        // The flush of the index waits until the index is being closed.
+        engine.seal().expect_err("the index is closed");
+        let manifest = engine.store().backend().manifest(Shard(0));
+        assert!(manifest.is_ok(), "{manifest:?}");
+        drop(go_on);
+        let closed = closing.join().expect("no panic");
+        closed.expect("a clean close");
+    });
 }

@@ -9,10 +9,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tideline_change_stream::ChangeSummary;
 use tideline_engine::EngineStats;
-use tideline_engine::backend::RequestCounts;
+use tideline_engine::backend::{REQUEST_BUCKETS, RequestCounts};
 use tideline_engine::runtime::MemoryAccount;
 
-use super::figures::Figures;
+use super::figures::{Figures, LabelledHistogram};
 use super::{LABELS_MAX, OTHERS, jobs, rows, tables, tenants, tiers};
 use crate::app::App;
 use crate::followed_file::FileKind;
@@ -340,6 +340,7 @@ fn cluster(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
     if requests.is_empty() {
         return Ok(());
     }
+    owns_data(figures, true)?;
     figures.gauge(
         "cluster_epoch",
         "Number of the ownership of the data by this server",
@@ -372,10 +373,32 @@ fn cluster(figures: &mut Figures<'_>, app: &App) -> fmt::Result {
         "Reads that were sent to a second node because the first one did not answer in the usual time",
         speculative.sum(),
     )?;
-    figures.counters(
+    let times = requests.iter().map(|counts| LabelledHistogram {
+        of: counts.kind,
+        sum: counts.time.as_secs_f64(),
+        buckets: (0..REQUEST_BUCKETS)
+            .map(|bucket| {
+                let end = RequestCounts::bucket_end(bucket);
+                (
+                    end.map_or(f64::INFINITY, |end| end.as_secs_f64()),
+                    counts.times[bucket],
+                )
+            })
+            .collect(),
+    });
+    figures.histograms(
         "cluster_request_seconds",
-        "Total time of the answered requests to the cluster",
-        ("kind", &of_kind(|counts| counts.time.as_secs_f64())),
+        "Time of the answered requests to the cluster",
+        ("kind", &times.collect::<Vec<_>>()),
+    )
+}
+
+/// Writes whether this process owns the data of the cluster.
+pub(super) fn owns_data(figures: &mut Figures<'_>, is_owner: bool) -> fmt::Result {
+    figures.switch(
+        "cluster_owner",
+        "1 on the process that owns the data of the cluster, 0 on a standby",
+        is_owner,
     )
 }
 
@@ -416,7 +439,7 @@ fn catalog(figures: &mut Figures<'_>, stats: &EngineStats) -> fmt::Result {
 }
 
 /// Writes the metrics of the process.
-fn process(figures: &mut Figures<'_>) -> fmt::Result {
+pub(super) fn process(figures: &mut Figures<'_>) -> fmt::Result {
     if let Some(bytes) = resident_bytes() {
         figures.gauge("process_resident_memory_bytes", "Resident memory", bytes as f64)?;
     }

@@ -6,9 +6,10 @@ use std::io::Write as _;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use tideline_engine::FailedTier;
+use tideline_engine::backend::Medium;
 use tideline_openapi::ErrorCode;
 use tideline_openapi::operation::{BackendRequests, BackendState, Health, Readiness, ReopeningTier};
 use utoipa_axum::router::OpenApiRouter;
@@ -56,9 +57,13 @@ pub(crate) fn alive(message: &str) -> Health {
 
 /// Check that the service is ready
 ///
-/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed), while
+/// Requires no token. Returns 503 while writes are refused (the disk is nearly full, the engine failed, a node of the
+/// cluster no longer syncs its commit log), while
 /// reads of a tier are refused (its store cannot be reopened), and while the service shuts down; `reasons` lists
 /// the causes. A failed store is reopened automatically; `reopening` contains the time until the next attempt.
+///
+/// A standby of a cluster returns 503 while no process owns the data, and while the owner cannot be reached or is not
+/// ready.
 ///
 /// `reasons` also lists warnings, with status 200:
 ///
@@ -71,6 +76,7 @@ pub(crate) fn alive(message: &str) -> Health {
 /// * warnings about the configuration, such as connections in clear text beyond this machine
 /// * a certificate of the server that ends soon (within 14 days, or in the last quarter of a shorter lifetime), or has ended
 /// * a file of the certificate, of its key, of token hashes or of a JWKS whose newest version is refused or cannot be read
+/// * acknowledged writes that are replicated, and not yet on a disk of the cluster
 /// * stored tokens that restrict nothing, because the server requires none
 ///
 /// Warnings that name tables or change streams are listed only for requests that may read `/metrics`. For other
@@ -164,10 +170,12 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
 
 /// Read the metrics of the service
 ///
-/// Returns the Prometheus text format, or OpenMetrics if the client accepts it.
+/// Returns the Prometheus text format, or OpenMetrics if the client accepts it. A standby of a cluster returns only the
+/// metrics of its own process, and requires no token for them. With `of=owner`, it returns the metrics of the owner.
 #[utoipa::path(
     security(("token" = ["observe"])),
     get, path = "/metrics", tag = "operation",
+    params(("of" = Option<String>, Query, description = "`owner`: a standby of a cluster forwards the request to the owner of the data. Other servers ignore the parameter.")),
     responses((
         status = 200, description = "Prometheus text", body = String, content_type = "text/plain",
         example = "# TYPE tideline_timelines gauge\ntideline_timelines 36.0\n# EOF\n"
@@ -176,14 +184,7 @@ fn to_reopening(failed: FailedTier) -> ReopeningTier {
 async fn metrics_text(app: Grant, headers: HeaderMap) -> Result<Response> {
     // The metrics include figures of all tables.
     app.access.check_all()?;
-    let accepted = headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok());
-    let content_type = if accepted.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    } else {
-        "text/plain; version=0.0.4; charset=utf-8"
-    };
+    let content_type = metrics::content_type(&headers);
     let running = app.clone();
     let write = move |writer: &mut ResponseWriter| {
         let text = metrics::render(&running);
@@ -195,8 +196,10 @@ async fn metrics_text(app: Grant, headers: HeaderMap) -> Result<Response> {
 
 /// Read the guarantees of the storage engine
 ///
-/// The guarantees do not change while the server runs. If `acknowledged` is `replicated`, every response also has the
-/// header `Tideline-Acknowledged: replicated`.
+/// `acknowledged` changes when a node of the cluster restarts with another `commitlog_sync`, if the setting
+/// `cassandra.acknowledged` accepts `replicated`; otherwise writes are then refused. The other guarantees do not change
+/// while the server runs. If `acknowledged` is `replicated`, every response also has the header
+/// `Tideline-Acknowledged: replicated`.
 #[utoipa::path(
     security(("token" = ["observe"])),
     get, path = "/v1/backend", tag = "operation",
@@ -217,6 +220,16 @@ async fn backend(app: Grant) -> Json<BackendState> {
         engine: capabilities.engine.into(),
         acknowledged: capabilities.acknowledged.name().into(),
         is_shared: capabilities.is_shared,
+        medium: capabilities.medium.name().into(),
+        backup: match capabilities.medium {
+            Medium::Folder => "folder_copy",
+            Medium::Cluster => "cluster_snapshot",
+        }
+        .into(),
+        buffers_writes: capabilities.buffers_writes,
+        limits_free_space: capabilities.limits_free_space,
+        frees_at_once: capabilities.frees_at_once,
+        has_offline_check: capabilities.has_offline_check,
         epoch: log.epoch().0,
         requests_in_flight: capabilities.requests_in_flight as u64,
         page_rows: capabilities.page_advice.rows_max as u64,

@@ -20,8 +20,7 @@ use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
-use crate::resources::{Failures, TablePath, instant, statistics};
-use crate::resources::{changed_policy, check_schedules_of_parts};
+use crate::resources::{Failures, TablePath, changed_policy, instant, statistics};
 
 /// Maximum number of source tags of a table.
 const SOURCE_TAGS_MAX: usize = 16;
@@ -95,7 +94,6 @@ async fn create(
             )));
         }
     }
-    check_schedules_of_parts(&spec)?;
     app.note_detail(audited(None, &spec));
     let created = app.change(move |engine| {
         let table = engine.create_table(name, spec)?;
@@ -157,7 +155,6 @@ async fn alter(
                 ))
             })?;
             changes.apply_to(rows).map_err(Failure::invalid)?;
-            check_schedules_of_parts(&spec)?;
         }
         noted.note_detail(audited(Some(&before), &spec));
         let table = engine.alter_table(&table, spec)?;

@@ -19,6 +19,7 @@ mod feeds;
 mod finding;
 mod influx;
 mod jobs;
+mod leases;
 mod limits;
 mod models;
 mod otlp;

@@ -207,7 +207,7 @@ fn conditions_test_texts_and_times_of_columns() {
 }
 
 #[test]
-fn schedules_of_parts_that_are_invalid_are_refused_by_the_member_of_the_request() {
+fn schedules_of_parts_that_are_invalid_are_refused_by_name() {
     let server = Server::start();
     let key = json!([{"name": "id", "type": "i64"}, {"name": "at", "type": "timestamp"}]);
     let wide = json!({"key": key, "allow_rising_key": true, "parts": {"by": "at", "every": "day"}});
@@ -216,9 +216,14 @@ fn schedules_of_parts_that_are_invalid_are_refused_by_the_member_of_the_request(
     let preview = post(&server, "t/parts/preview", &parts).expect(400);
     let change = json!({"wide": parts}).to_string();
     let changed = server.json("PATCH", "/v1/tables/t", &change).expect(400);
-    for (refused, member) in [(preview, "parts.migrate: "), (changed, "wide.parts.migrate: ")] {
+    let created = json!({"name": "u", "model": "wide", "wide": {"key": key, "allow_rising_key": true, "parts":
+        {"by": "at", "every": "day", "migrate": {"cron": "every night"}}}});
+    let created = server
+        .json("POST", "/v1/tables", &created.to_string())
+        .expect(400);
+    for refused in [preview, changed, created] {
         let message = refused["message"].as_str().expect("a text");
-        assert!(message.starts_with(member), "{message}");
+        assert!(message.starts_with("parts.migrate: "), "{message}");
     }
 }
 

@@ -15,14 +15,21 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
+use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::standby::{self, KnownOwner};
 use tideline_http::{HttpSettings, TlsSettings};
 use tideline_model::SystemClock;
+use tideline_testkit::wait::until;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 
-use crate::client::Server;
+use crate::client::{ANSWER_TIMEOUT, Server};
+
+/// Address at which no process listens.
+const CLOSED: &str = "127.0.0.1:1";
+/// Part of the reason of a standby whose owner has not sent its readiness in time.
+const LATE: &str = "it did not answer within";
 
 /// Running standby.
 struct Standby {
@@ -47,6 +54,7 @@ impl Standby {
         let (known, seen) = watch::channel(KnownOwner {
             address: None,
             reason: "the cluster does not respond".to_owned(),
+            is_starting: false,
         });
         let (stop, stopped) = oneshot::channel::<()>();
         runtime.spawn(async move {
@@ -69,6 +77,11 @@ impl Standby {
         Self::get_on(self.connect(), path)
     }
 
+    /// Returns the status and the body of `GET /ready`, when the owner was not late.
+    fn ready(&self) -> (u16, Value) {
+        in_time(|| self.get("/ready"))
+    }
+
     /// Returns the status and the body of `GET path` over TLS, by a client that trusts `certificate`.
     fn get_encrypted(&self, path: &str, certificate: &Path) -> (u16, Value) {
         let mut roots = RootCertStore::empty();
@@ -82,6 +95,25 @@ impl Standby {
         let name = "localhost".try_into().expect("a name");
         let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
         Self::get_on(StreamOwned::new(connection, self.connect()), path)
+    }
+
+    /// Returns the head and the body of `GET path`.
+    fn get_text(&self, path: &str) -> (String, String) {
+        self.ask_text("GET", path)
+    }
+
+    /// Returns the head and the body of a response to a request without a body.
+    fn ask_text(&self, method: &str, path: &str) -> (String, String) {
+        let mut stream = self.connect();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .expect("a request");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
     }
 
     fn connect(&self) -> TcpStream {
@@ -106,6 +138,25 @@ impl Standby {
             status.expect("a status"),
             json.unwrap_or_else(|| panic!("{response}")),
         )
+    }
+}
+
+/// Asks for the readiness of a standby until its owner was not late: a standby waits only for a short time, and the
+/// machine of the tests may be busy.
+fn in_time(ask: impl Fn() -> (u16, Value)) -> (u16, Value) {
+    let answered = until(ANSWER_TIMEOUT, || {
+        let answer = ask();
+        let is_late = answer.1["reasons"].to_string().contains(LATE);
+        (!is_late).then_some(answer)
+    });
+    answered.expect("the owner answers in time")
+}
+
+/// Returns the state of a standby that forwards to `address`.
+fn known(address: String) -> KnownOwner {
+    KnownOwner {
+        address: Some(address),
+        ..KnownOwner::default()
     }
 }
 
@@ -140,15 +191,141 @@ fn a_standby_reports_its_role_and_errors_have_the_form_of_the_protocol() {
 fn a_standby_forwards_to_the_known_owner() {
     let (standby, owner) = (Standby::start(), Server::start());
     let address = owner.address.to_string();
-    standby.known.send_replace(KnownOwner {
-        address: Some(address.clone()),
-        reason: String::new(),
-    });
-    let (status, ready) = standby.get("/ready");
+    standby.known.send_replace(known(address.clone()));
+    let (status, ready) = standby.ready();
     assert_eq!((status, &ready["owner"]), (200, &Value::from(address)), "{ready}");
     let (status, tables) = standby.get("/v1/tables");
     assert_eq!(status, 200, "{tables}");
     assert_eq!(tables["tables"][0]["name"], "default");
+}
+
+#[test]
+fn a_standby_returns_the_metrics_of_its_own_process() {
+    let (standby, owner) = (Standby::start(), Server::start());
+    let has = |expected: &[&str]| {
+        let (head, metrics) = standby.get_text("/metrics");
+        assert!(
+            head.contains("200 OK") && head.contains("version=0.0.4"),
+            "{head}"
+        );
+        for line in expected {
+            assert!(
+                metrics.lines().any(|written| written == *line),
+                "{line}: {metrics}"
+            );
+        }
+        assert!(
+            metrics.contains("tideline_process_cpu_seconds_total "),
+            "{metrics}"
+        );
+        assert!(!metrics.contains("tideline_timelines "), "{metrics}");
+    };
+    assert_eq!(standby.get("/v1/tables").0, 503);
+    has(&[
+        "tideline_cluster_owner 0.0",
+        "tideline_ready_writes 0.0",
+        "tideline_cluster_forwarded_requests_total{outcome=\"no_owner\"} 1",
+        "tideline_cluster_forwarded_requests_total{outcome=\"answered\"} 0",
+    ]);
+    standby.known.send_replace(known(owner.address.to_string()));
+    assert_eq!(standby.get("/v1/tables").0, 200);
+    has(&[
+        "tideline_ready_writes 1.0",
+        "tideline_cluster_forwarded_requests_total{outcome=\"answered\"} 1",
+    ]);
+    let (_, of_owner) = standby.get_text("/metrics?of=owner");
+    assert!(of_owner.contains("tideline_timelines "), "{of_owner}");
+    let (head, _) = standby.ask_text("HEAD", "/metrics");
+    assert!(head.contains("200 OK"), "{head}");
+    // The owner refuses other methods.
+    let (head, _) = standby.ask_text("POST", "/metrics");
+    assert!(head.starts_with("HTTP/1.1 405"), "{head}");
+    standby.known.send_replace(known(CLOSED.to_owned()));
+    assert_eq!(standby.get("/v1/tables").0, 503);
+    has(&["tideline_cluster_forwarded_requests_total{outcome=\"failed\"} 1"]);
+}
+
+#[test]
+fn a_standby_is_ready_only_while_its_owner_serves() {
+    let standby = Standby::start();
+    let not_ready = |(status, ready): (u16, Value), expected: &str| {
+        assert_eq!(
+            (status, &ready["role"]),
+            (503, &Value::from("standby")),
+            "{ready}"
+        );
+        assert_eq!(
+            (&ready["reads"], &ready["writes"]),
+            (&Value::from(false), &Value::from(false))
+        );
+        let reason = ready["reasons"][0].as_str().expect("a reason");
+        assert!(reason.contains(expected), "{reason}");
+    };
+    standby.known.send_replace(known(CLOSED.to_owned()));
+    let expected = format!("the process at {CLOSED} owns the data, but cannot be reached");
+    not_ready(standby.ready(), &expected);
+    // Connections to this owner are accepted, but no request is answered.
+    let paused = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = paused.local_addr().expect("an address").to_string();
+    standby.known.send_replace(known(address));
+    not_ready(standby.get("/ready"), LATE);
+    // Two standbys that name each other do not forward in a circle.
+    let other = Standby::start();
+    other.known.send_replace(known(standby.address.to_string()));
+    standby.known.send_replace(known(other.address.to_string()));
+    not_ready(standby.ready(), "its role is \"standby\"");
+
+    let disk = MemoryDisk::new(Character::Distributed);
+    let lease = Duration::from_secs(3_600);
+    disk.limit_leases(lease, 1_000_000);
+    let owner = Server::on(disk, HttpSettings::default());
+    standby.known.send_replace(known(owner.address.to_string()));
+    let (status, ready) = standby.ready();
+    assert_eq!(
+        (status, &ready["reasons"]),
+        (200, &serde_json::json!([])),
+        "{ready}"
+    );
+    owner.clock.advance(lease.as_nanos() as i64);
+    not_ready(standby.ready(), "the lease of the data has expired");
+}
+
+#[test]
+fn a_process_that_takes_the_data_over_answers_health_checks() {
+    let starting = Standby::start();
+    starting.known.send_replace(KnownOwner {
+        address: None,
+        reason: "this process opens the data".to_owned(),
+        is_starting: true,
+    });
+    let (status, health) = starting.get("/health");
+    assert_eq!(
+        (status, &health["status"]),
+        (200, &Value::from("pass")),
+        "{health}"
+    );
+    let (status, ready) = starting.get("/ready");
+    assert_eq!(
+        (status, &ready["role"]),
+        (503, &Value::from("starting")),
+        "{ready}"
+    );
+    assert_eq!(ready["reasons"][0], "this process opens the data");
+    let (status, refused) = starting.get("/v1/tables");
+    assert_eq!(
+        (status, &refused["message"], &refused["retryable"]),
+        (
+            503,
+            &Value::from("this process opens the data"),
+            &Value::from(true)
+        )
+    );
+    // Another standby already knows the new owner, which does not serve yet.
+    let standby = Standby::start();
+    standby.known.send_replace(known(starting.address.to_string()));
+    let (status, ready) = standby.ready();
+    let reason = ready["reasons"][0].as_str().expect("a reason");
+    assert_eq!((status, reason.contains("\"starting\"")), (503, true), "{ready}");
 }
 
 /// Makes a certificate for these names, with its key.
@@ -187,10 +364,6 @@ fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
         ..HttpSettings::default()
     };
     let owner = Server::with(of_tls(&shared));
-    let known = |address: String| KnownOwner {
-        address: Some(address),
-        reason: String::new(),
-    };
     let at = |name: &str| known(format!("https://{name}:{}", owner.address.port()));
 
     // All servers use the same certificate.
@@ -201,12 +374,12 @@ fn a_standby_with_tls_forwards_to_owners_that_it_trusts() {
         (status, &tables["tables"][0]["name"]),
         (200, &Value::from("default"))
     );
-    let (_, ready) = standby.get_encrypted("/ready", &shared.certificate_file);
+    let (_, ready) = in_time(|| standby.get_encrypted("/ready", &shared.certificate_file));
     assert_eq!(ready["reasons"], serde_json::json!([]));
     standby.known.send_replace(known("localhost:1".to_owned()));
     let (_, ready) = standby.get_encrypted("/ready", &shared.certificate_file);
-    let reason = ready["reasons"][0].as_str().expect("a reason");
-    assert!(reason.contains("in clear text"), "{reason}");
+    let reasons = ready["reasons"].to_string();
+    assert!(reasons.contains("in clear text"), "{reasons}");
     // The certificate does not name this address.
     standby.known.send_replace(at("127.0.0.1"));
     let (status, refused) = standby.get_encrypted("/v1/tables", &shared.certificate_file);

@@ -4,6 +4,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -11,7 +12,7 @@ use serde_json::json;
 use tideline_backend_cassandra::check::{self, Outcome};
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions, Replication, schema};
 use tideline_cli::{CliError, output};
-use tideline_engine::backend::{Acknowledged, Shard};
+use tideline_engine::backend::{Acknowledged, BackendError, Shard};
 use tideline_engine::copy::CopyProgress;
 use tideline_server::{ServerError, Stop, StorageEngine, cluster, copy};
 
@@ -26,8 +27,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) enum BackendCommand {
     /// Check step by step whether a cluster meets the requirements.
     #[command(after_help = "\
-Checks connection, version of the tables, releases, replication, commitlog_sync, clocks, the largest
-requests and conditional requests. Writes a few rows that no table uses, and deletes them.
+Checks connection, version of the tables, releases, data center, replication, commitlog_sync, clocks, the
+largest requests, conditional requests, and writes of every table. Writes rows that no server uses, and
+deletes them.
 
 Exit status: 0 usable, 1 a check failed.
 
@@ -35,7 +37,8 @@ Example: tideline backend check --contact cassandra1,cassandra2 --keyspace tidel
     Check(CheckArguments),
     /// Create the keyspace and its tables, unless they exist.
     #[command(after_help = "\
-Run it once, before the first server starts. Tables of another version are refused and not changed.
+Run it once, before the first server starts. Tables of another version, and a keyspace with another
+replication, are refused and not changed.
 
 Example: tideline backend schema --contact cassandra1 --keyspace tideline --replication dc1:3")]
     Schema(SchemaArguments),
@@ -182,7 +185,11 @@ fn run_copy(arguments: &CopyArguments) -> Result<()> {
     let begun = Instant::now();
     let mut first: Option<CopyProgress> = None;
     let mut printed = begun;
-    let copied = copy::run(&resolved.config, arguments.to, &mut |progress| {
+    let on_wait = Arc::new(|error: &BackendError, patience: Duration| {
+        let seconds = patience.as_secs();
+        eprintln!("the data cannot be taken yet, trying for up to {seconds} s: {error}");
+    });
+    let copied = copy::run(&resolved.config, arguments.to, on_wait, &mut |progress| {
         let first = *first.get_or_insert(*progress);
         if printed.elapsed() >= PROGRESS_INTERVAL {
             printed = Instant::now();
@@ -228,7 +235,7 @@ fn options(cluster: &ClusterArguments, config: Option<&PathBuf>) -> Result<Cassa
     Ok(cluster::options(&resolved.config)?)
 }
 
-fn failed(options: &CassandraOptions, source: tideline_engine::backend::BackendError) -> ServerError {
+fn failed(options: &CassandraOptions, source: BackendError) -> ServerError {
     ServerError::Cluster {
         keyspace: options.keyspace.clone(),
         source,

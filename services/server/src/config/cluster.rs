@@ -2,16 +2,15 @@
 //!
 //! They exist in every build, so that a build without the engine refuses them with a reason.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use tideline_engine::backend::Acknowledged;
 
-use super::sources::Problem;
+use super::sources::{Origin, Problem};
 use super::{Config, Resolved};
-#[cfg(feature = "cassandra")]
 use crate::error::ServerError;
 
 /// Engine that stores the data.
@@ -118,6 +117,24 @@ impl Config {
 }
 
 impl Config {
+    /// Returns a warning if the address for other processes is set to one that other machines cannot reach, although
+    /// nodes of the cluster are on other machines.
+    pub(super) fn loopback_warning(&self) -> Option<String> {
+        let advertise = self.cluster.advertise.as_ref()?;
+        (self.has_remote_nodes() && is_loopback(advertise)).then(|| {
+            format!(
+                "other machines cannot reach cassandra.advertise = {advertise:?}, so all processes with this keyspace \
+                 must run on this machine"
+            )
+        })
+    }
+
+    /// Returns true if the data is in a cluster with nodes on other machines.
+    fn has_remote_nodes(&self) -> bool {
+        let mut contact = self.cluster.contact.iter();
+        self.engine_kind == StorageEngine::Cassandra && contact.any(|node| !is_loopback(node))
+    }
+
     /// Reads the files of the connections to the cluster, if the data is stored there.
     ///
     /// # Errors
@@ -148,11 +165,50 @@ impl Config {
 }
 
 impl Resolved {
+    /// Checks the settings that only a server needs: other processes of a cluster must reach this one.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Config`] if the server advertises its listen address, which other machines cannot reach, although
+    /// nodes of the cluster are on other machines.
+    pub fn check_server(&self) -> crate::error::Result<()> {
+        let config = &self.config;
+        let listen = config.listen;
+        let is_reached = config.cluster.advertise.is_some() || !listen.ip().to_canonical().is_loopback();
+        if is_reached || !config.has_remote_nodes() {
+            return Ok(());
+        }
+        let text = format!(
+            "cassandra.advertise: processes on other machines cannot reach {listen}: set the address and port of this \
+             machine, such as db-1:8490, and a listen address that they can reach (--listen); if all processes run on \
+             this machine, set it to {listen}"
+        );
+        Err(ServerError::Config {
+            problems: vec![Problem::at(self.origin("cassandra.advertise"), text)],
+        })
+    }
+
+    /// Returns a problem if a flag sets a key of the cluster, or nodes are named, although the data folder stores the
+    /// data.
+    fn unused_cluster(&self) -> Option<Problem> {
+        let is_flag = |key: &&str| matches!(self.origin(key), Origin::Flag(_));
+        let flag = ["cassandra.contact", "cassandra.keyspace"]
+            .into_iter()
+            .find(is_flag);
+        let has_contact = !self.config.cluster.contact.is_empty();
+        let key = flag.or_else(|| has_contact.then_some("cassandra.contact"))?;
+        let text = format!(
+            "{key} has no effect unless storage.backend is \"cassandra\": add --backend cassandra to store the data in \
+             the cluster, or remove the setting to store it in server.data_dir"
+        );
+        Some(Problem::at(self.origin(key), text))
+    }
+
     /// Returns a problem if the settings of a cluster contradict each other.
     pub(super) fn unusable_cluster(&self) -> Option<Problem> {
         let cluster = &self.config.cluster;
         if self.config.engine_kind != StorageEngine::Cassandra {
-            return None;
+            return self.unused_cluster();
         }
         let problem = |key: &'static str, text: String| Some(Problem::at(self.origin(key), text));
         if cfg!(not(feature = "cassandra")) {
@@ -197,4 +253,15 @@ impl Resolved {
         }
         None
     }
+}
+
+/// Returns true if the host of an address, with or without a port, is this machine.
+fn is_loopback(address: &str) -> bool {
+    let is_own = |ip: IpAddr| ip.to_canonical().is_loopback();
+    if let Ok(ip) = address.parse() {
+        return is_own(ip);
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(is_own)
 }

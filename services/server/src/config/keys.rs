@@ -123,7 +123,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "server.drain_timeout",
         "Longest time for which a stopping server waits for running requests. Closing the data takes at most 1.5\n\
-         s more.",
+         s more. Before, a server of a cluster flushes its memory for up to 5 s, and still serves meanwhile.",
         |config| Slot::Duration(&mut config.http.drain_timeout),
     )
     .within(0, HOUR_MILLIS),
@@ -206,7 +206,8 @@ pub(crate) const KEYS: &[Key] = &[
         |config| Slot::LogFormat(&mut config.log_format),
     ),
     Key::new("log.level", "Lowest level of the log lines that are written, such as `warn`, or a filter such as\n\
-         `info,tideline_http=debug`.", |config| {
+         `info,tideline_http=debug`. Connection errors of the driver of a cluster are omitted unless the filter names\n\
+         `scylla`.", |config| {
         Slot::LogFilter(&mut config.log_filter)
     }),
     Key::new(
@@ -526,7 +527,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "tables.search_indexes_max",
         "Maximum number of search indexes of a wide table; further ones are refused. Each index takes a thread\n\
-         and 20 MB of memory.max.",
+         and 20 MB of memory.max, or 15 MB per shard.",
         |config| Slot::Count(&mut config.engine.tables.search_indexes_max),
     )
     .within(0, 64),
@@ -727,7 +728,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "cassandra.contact",
         "Addresses of some nodes of the cluster, as host or host:port. The server finds the other nodes through\n\
-         them.",
+         them. Refused unless storage.backend is `cassandra`.",
         |config| Slot::Names(&mut config.cluster.contact),
     )
     .flagged(),
@@ -739,7 +740,8 @@ pub(crate) const KEYS: &[Key] = &[
     .flagged(),
     Key::new(
         "cassandra.data_center",
-        "Data center whose nodes are used. Quorums are quorums of this data center. Not set: all nodes.",
+        "Data center whose nodes are used, the same for all servers. Quorums are quorums of this data center.\n\
+         Required if the nodes or the copies of the keyspace are in several data centers. Not set: the only one.",
         |config| Slot::OptionalText(&mut config.cluster.data_center),
     ),
     Key::new(
@@ -764,8 +766,9 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "cassandra.acknowledged",
-        "Durability of an acknowledged write. `synced`: on the disks of a quorum; the server starts only if every\n\
-         node has commitlog_sync `group` or `batch`. `replicated`: at least in the memory of a quorum.",
+        "Durability of an acknowledged write. `synced`: on the disks of a quorum; the server starts and accepts\n\
+         writes only while every node has commitlog_sync `group` or `batch`. `replicated`: at least in the memory\n\
+         of a quorum.",
         |config| Slot::Acknowledged(&mut config.cluster.acknowledged),
     ),
     Key::new(
@@ -778,7 +781,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new(
         "cassandra.advertise",
         "Address and port at which other servers reach this one, to forward requests if it owns the data. With\n\
-         TLS, the certificate must name this address. Not set: server.listen.",
+         TLS, the certificate must name this address. Required if server.listen is a loopback address and nodes\n\
+         of the cluster are on other machines. Not set: server.listen.",
         |config| Slot::OptionalText(&mut config.cluster.advertise),
     ),
     Key::new(

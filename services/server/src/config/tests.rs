@@ -568,6 +568,80 @@ fn a_memory_below_what_is_set_aside_is_refused_with_the_numbers() {
 }
 
 #[test]
+fn a_cluster_without_its_engine_is_refused() {
+    let flag = |path: &'static str| Sources {
+        flags: vec![(path, "node-1".to_owned())],
+        ..Sources::default()
+    };
+    let (_folder, in_file) = file("[cassandra]\ncontact = \"node-1\"\n");
+    for (sources, origin) in [
+        (flag("cassandra.contact"), "--contact: "),
+        (flag("cassandra.keyspace"), "--keyspace: "),
+        (
+            environment(&[("TIDELINE__CASSANDRA__CONTACT", "node-1")]),
+            "environment TIDELINE__CASSANDRA__CONTACT: ",
+        ),
+        (in_file, "tideline.toml:2: "),
+    ] {
+        let wrong = problems(&sources).join("\n");
+        assert!(
+            wrong.contains(origin) && wrong.contains("--backend cassandra"),
+            "{wrong}"
+        );
+    }
+    // A section that names no nodes is a preparation.
+    let (_folder, prepared) = file("[cassandra]\nkeyspace = \"tideline\"\n");
+    Resolved::join(&prepared).expect("no nodes are named");
+}
+
+#[cfg(feature = "cassandra")]
+#[test]
+fn a_server_of_a_cluster_advertises_an_address_that_other_machines_reach() {
+    let resolved = |contact: &str, more: &[(&str, &str)]| {
+        let mut variables = vec![
+            ("TIDELINE__STORAGE__BACKEND", "cassandra"),
+            ("TIDELINE__CASSANDRA__CONTACT", contact),
+        ];
+        variables.extend_from_slice(more);
+        Resolved::join(&environment(&variables)).expect("it is valid for other commands")
+    };
+    for own in [
+        "localhost",
+        "127.0.0.2:9042",
+        "::1",
+        "[::1]:9042",
+        "localhost:9042",
+    ] {
+        resolved(own, &[])
+            .check_server()
+            .expect("the nodes are on this machine");
+    }
+    for other in ["node-1:9042", "10.0.0.1", "localhost, node-1"] {
+        let refused = resolved(other, &[]).check_server();
+        let refused = refused
+            .expect_err("other processes cannot reach 127.0.0.1")
+            .to_string();
+        assert!(
+            refused.contains("cassandra.advertise") && refused.contains("127.0.0.1:8490"),
+            "{refused}"
+        );
+    }
+    let has_it = |warnings: &[String]| warnings.iter().any(|text| text.contains("cassandra.advertise"));
+    let warns = |resolved: &Resolved| {
+        let (log, ready) = (
+            resolved.config.warnings(),
+            resolved.config.http_settings().warnings,
+        );
+        (has_it(&log), has_it(&ready))
+    };
+    for (advertise, is_warned) in [("db-1:8490", false), ("127.0.0.1:8490", true)] {
+        let set = resolved("node-1", &[("TIDELINE__CASSANDRA__ADVERTISE", advertise)]);
+        set.check_server().expect("an address is set");
+        assert_eq!(warns(&set), (is_warned, is_warned), "{advertise}");
+    }
+}
+
+#[test]
 fn the_shown_configuration_can_be_read_back() {
     let shown = Resolved::join(&environment(&[(
         "TIDELINE__SERVER__DATA_DIR",

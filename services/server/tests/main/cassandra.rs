@@ -1,6 +1,7 @@
 //! Two servers on one real node of Cassandra: one owns the data, the other forwards requests and takes over.
 //!
-//! Acknowledged writes are all read after a kill, after a pause of the owner, and after a clean stop.
+//! Acknowledged writes are all read after a kill, after a pause of the owner, and after a clean stop. An owner that stops
+//! flushes first, so that the next owner replays little.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -73,6 +74,8 @@ impl Cluster {
         command.args(["--contact", self.contact, "--keyspace", &self.keyspace]);
         command.arg("--data-dir").arg(self.folder.path().join(name));
         command.env("TIDELINE__CASSANDRA__LEASE", lease);
+        // The shared node can be on another machine.
+        command.env("TIDELINE__CASSANDRA__ADVERTISE", &listen);
         command.env("TIDELINE__CASSANDRA__ACKNOWLEDGED", "replicated");
         if let Some(folder) = tls {
             command
@@ -146,6 +149,36 @@ fn a_standby_forwards_and_takes_over() {
     assert_eq!(hosts(second), ["a", "b"], "a standby forwards reads and writes");
     let backend = Client::new(second).get("/v1/backend").json();
     assert_eq!(backend["engine"], "cassandra");
+    // The shared node syncs its commit log every ten seconds.
+    let reasons = wait_for_role(first, "owner")["reasons"].to_string();
+    assert!(
+        reasons.contains("acknowledged writes are replicated"),
+        "{reasons}"
+    );
+    assert_eq!(
+        (&backend["medium"], &backend["backup"]),
+        (&Value::from("cluster"), &Value::from("cluster_snapshot"))
+    );
+    for member in [
+        "buffers_writes",
+        "limits_free_space",
+        "frees_at_once",
+        "has_offline_check",
+    ] {
+        assert_eq!(backend[member], false, "{member}");
+    }
+    let metrics = |address| Client::new(address).get("/metrics").text();
+    let of_owner = metrics(first);
+    for line in [
+        "tideline_cluster_owner 1",
+        "tideline_cluster_request_seconds_bucket{le=\"+Inf\",kind=\"write\"} ",
+    ] {
+        assert!(of_owner.contains(line), "{line}: {of_owner}");
+    }
+    assert!(
+        metrics(second).contains("tideline_cluster_owner 0"),
+        "its own metrics"
+    );
     let epoch = backend["epoch"].as_u64().expect("a number");
 
     // The owner is killed.
@@ -182,9 +215,46 @@ fn a_standby_forwards_and_takes_over() {
     println!("take-over after a stop: {taken_in:?}");
     let (status, _, said) = three.end();
     assert!(status.success(), "{said}");
+    // The stopping owner may have executed the write, because it serves during its flush.
+    wait_for_role(second, "owner");
     assert_eq!(hosts(second), ["a", "b", "c", "d", "e", "f"]);
     let (owner, _) = cluster.backend("owner", &[]);
     assert!(owner.contains(&format!("{second} owns the data")), "{owner}");
+}
+
+#[test]
+fn a_stopping_owner_flushes_while_it_serves_and_then_hands_over() {
+    /// Highest number of entries that the servers themselves commit while the owner stops, such as the times of jobs.
+    const OWN_ENTRIES_MAX: u64 = 20;
+    let Some(cluster) = Cluster::new("handover") else {
+        return;
+    };
+    let (mut one, first) = cluster.serve("one");
+    one.wait_for(|line| line.contains("this process owns the data"));
+    let (mut two, second) = cluster.serve("two");
+    wait_for_role(second, "standby");
+    let mut written: Vec<String> = (0..100).map(|number| format!("h{number:03}")).collect();
+    for host in &written {
+        write(first, host);
+    }
+    one.signal(Signal::TERM);
+    written.push("h100".to_owned());
+    let taken_in = write(second, "h100");
+    println!("first write through the next owner: {taken_in:?}");
+    let opened = two.wait_for(|line| line.contains("the database is open"));
+    let replayed = opened.split("replayed_entries=").nth(1).unwrap_or_default();
+    let replayed: u64 = replayed.trim().parse().unwrap_or_else(|_| panic!("{opened}"));
+    assert!(replayed <= 1 + OWN_ENTRIES_MAX, "{opened}");
+    let (status, _, said) = one.end();
+    assert!(status.success(), "{said}");
+    // The service of a standby also drains, before it is replaced by that of the owner.
+    let flushed = said.find("flushed for the next owner");
+    assert!(
+        flushed.is_some() && flushed < said.rfind("http service drains"),
+        "{said}"
+    );
+    wait_for_role(second, "owner");
+    assert_eq!(hosts(second), written);
 }
 
 #[test]
@@ -276,6 +346,7 @@ fn wrong_clusters_are_refused_with_what_to_do() {
     let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
     command.args(["--contact", missing.contact, "--keyspace", &missing.keyspace]);
     command.arg("--data-dir").arg(missing.folder.path());
+    command.env("TIDELINE__CASSANDRA__ADVERTISE", "localhost:8490");
     let refused = output(command);
     assert_eq!(refused.status.code(), Some(1));
     assert!(
@@ -289,6 +360,7 @@ fn wrong_clusters_are_refused_with_what_to_do() {
     let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--backend", "cassandra"]);
     command.args(["--contact", existing.contact, "--keyspace", &existing.keyspace]);
     command.arg("--data-dir").arg(existing.folder.path());
+    command.env("TIDELINE__CASSANDRA__ADVERTISE", "localhost:8490");
     let refused = output(command);
     assert_eq!(refused.status.code(), Some(1));
     assert!(

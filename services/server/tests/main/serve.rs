@@ -83,6 +83,44 @@ fn a_folder_has_one_process_at_a_time() {
 }
 
 #[test]
+fn the_embedded_engine_declares_what_differs_from_a_cluster() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (_server, address) = Running::serve(folder.path());
+    let (status, said) = ask(address, "/v1/backend", None);
+    assert_eq!(status, 200, "{said}");
+    let backend: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let expected = serde_json::json!({
+        "engine": "fjall", "acknowledged": "synced", "is_shared": false, "medium": "folder", "backup": "folder_copy",
+        "buffers_writes": true, "limits_free_space": true, "frees_at_once": true, "has_offline_check": true,
+    });
+    for (member, value) in expected.as_object().expect("an object") {
+        assert_eq!(&backend[member], value, "{member}");
+    }
+}
+
+#[test]
+fn the_folder_of_a_server_of_a_cluster_is_refused_and_kept() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let index = folder.path().join("index");
+    std::fs::create_dir(&index).expect("a folder");
+    // A server of a cluster has left its lock file, its epoch and its index.
+    for file in ["cluster.lock", "epoch", "index/segment"] {
+        std::fs::write(folder.path().join(file), "").expect("a file");
+    }
+    let mut command = tideline(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(folder.path());
+    let refused = output(command);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("cannot use the data folder") && said.contains("--backend cassandra"),
+        "{said}"
+    );
+    assert!(index.join("segment").exists(), "the index is kept");
+    assert!(!folder.path().join("store").exists(), "nothing is created");
+}
+
+#[test]
 fn an_address_in_use_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (_first, address) = Running::serve(&folder.path().join("first"));

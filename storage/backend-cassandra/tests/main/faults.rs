@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tideline_backend::{
-    Backend, EditOutcome, ErrorKind, Health, Lease, Partition, Result, RowChange, Space, Stamp,
+    Acknowledged, Backend, EditOutcome, ErrorKind, Health, Lease, Partition, Result, RowChange, Space, Stamp,
 };
 use tideline_backend_cassandra::CassandraBackend;
 use tideline_model::{Durability, SequenceNumber};
 use tideline_testkit::cassandra::{CassandraNode, CommitLog, NodeSettings};
 use tideline_testkit::{Random, seed, wait};
 
-use crate::keyspace::{Keyspace, SHARD, append, entries, entry, recover, replayed, until_ok};
+use crate::keyspace::{Keyspace, PATIENCE, SHARD, append, entries, entry, recover, replayed, until_ok};
 use crate::take_over::change;
 
 const ROWS: Partition = Partition::space(Space(2), 0);
@@ -250,4 +250,54 @@ fn the_outcome_of_a_take_is_found_out() {
             .close_epoch(SHARD, tideline_backend::Epoch(last), end)
             .is_err()
     );
+}
+
+#[test]
+fn a_node_that_no_longer_syncs_is_noticed() {
+    let Some(mut node) = node() else { return };
+    let mut keyspace = keyspace(&node);
+    let lenient = keyspace.open();
+    keyspace.0.options.acknowledged = Acknowledged::Synced;
+    let strict = keyspace.open();
+    let lease = strict.take(SHARD).expect("the shard is free");
+    write(&strict, "synced", lease.stamp_min).expect("a write");
+    let acknowledged = || [&lenient, &strict].map(|backend| backend.capabilities().acknowledged);
+    assert_eq!(acknowledged(), [Acknowledged::Synced; 2]);
+
+    node.restart_with(CommitLog::Periodic);
+    let refused = wait::until(PATIENCE, || {
+        // A request ends the state in which the node is unreachable.
+        strict.get(ROWS, b"synced").ok()?;
+        match strict.health() {
+            Health::WritesRefused { reason } => Some(reason),
+            _ => None,
+        }
+    });
+    let reason = refused.expect("the setting is read again");
+    assert!(
+        reason.contains("periodic") && reason.contains("cassandra.acknowledged"),
+        "{reason}"
+    );
+    let stamp = lease.stamp_min;
+    fails_in_time("a write", || write(&strict, "unsynced", stamp));
+    fails_in_time("an append", || {
+        strict.append(SHARD, lease.epoch, &[entry(1, "unsynced")], Durability::Synced)
+    });
+    fails_in_time("an edit", || {
+        strict.edit(SHARD, lease.epoch, 0, &change("unsynced"))
+    });
+    fails_in_time("a take", || strict.take(SHARD));
+    until_ok("a renewal", || strict.renew(SHARD, lease.epoch));
+    let lowered = wait::until(PATIENCE, || {
+        let [lenient, _] = acknowledged();
+        (lenient == Acknowledged::Replicated).then_some(())
+    });
+    lowered.expect("the accepted durability is reported");
+
+    node.restart_with(CommitLog::Group);
+    until_ok("a write", || write(&strict, "synced again", stamp));
+    let raised = wait::until(PATIENCE, || {
+        (acknowledged() == [Acknowledged::Synced; 2]).then_some(())
+    });
+    raised.expect("the durability is reported");
 }

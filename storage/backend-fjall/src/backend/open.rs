@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
-use tideline_backend::{Acknowledged, BackendError, Capabilities, PageLimit, Result};
+use tideline_backend::{Acknowledged, BackendError, Capabilities, Medium, PageLimit, Result};
 use tideline_model::{Durability, Tier};
 
 use super::assess::{Assessment, Lacking, assess, found, mark_failed, missing};
@@ -126,6 +126,11 @@ fn capabilities() -> Capabilities {
         engine: "fjall",
         acknowledged: Acknowledged::Synced,
         is_shared: false,
+        medium: Medium::Folder,
+        buffers_writes: true,
+        limits_free_space: true,
+        frees_at_once: true,
+        has_offline_check: true,
         page_advice: PageLimit {
             rows_max: 4_096,
             bytes_max: 2 << 20,

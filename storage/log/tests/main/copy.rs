@@ -40,6 +40,7 @@ fn settings() -> CopySettings {
         piece_bytes: 3_000,
         clock: Arc::new(SystemClock),
         supervisor: Supervisor::default(),
+        on_wait: Arc::new(|_, _| {}),
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_log::{Log, LogSettings, Opening};
+use tideline_log::{Log, LogError, LogSettings, Opening};
 use tideline_model::SystemClock;
+use tideline_testkit::wait::until;
 
 fn open(disk: &Arc<MemoryDisk>) -> Arc<Log> {
     let backend = Arc::new(MemoryBackend::open(disk));
@@ -31,4 +32,18 @@ fn two_owners_never_assign_the_same_id() {
             }
         }
     }
+}
+
+#[test]
+fn a_process_that_ends_its_lease_stays_without_it() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(1), 1 << 40);
+    let owner = open(&disk);
+    owner.end_lease("the process ends");
+    let before = disk.round_trips();
+    // The lease of the backend is still renewed.
+    let renewed = || (disk.round_trips() > before + 1).then_some(());
+    until(Duration::from_secs(30), renewed).expect("the lease is renewed");
+    let lost = owner.check_lease().expect_err("the lease is lost");
+    assert!(matches!(lost, LogError::LeaseLost { .. }), "{lost}");
 }
