@@ -19,6 +19,7 @@
 //! | [`rekey`] | copy of rows into a table with another key |
 //! | [`search`] | searches through a search index |
 //! | `index_filter` | selection of rows through a search index |
+//! | `routing` | shards of a search index that can have rows that match a condition |
 //! | [`tabular`] | rows as a table: CSV, Arrow, Parquet |
 //! | [`estimate`] | estimated counts |
 //! | [`explain`](mod@explain) | access paths, and advice on keys |
@@ -88,6 +89,7 @@ pub mod large;
 mod parts;
 pub mod read;
 pub mod rekey;
+mod routing;
 pub mod search;
 pub mod selection;
 pub mod statistics;

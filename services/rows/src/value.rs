@@ -314,7 +314,7 @@ pub fn write_number(number: impl Serialize, out: &mut Vec<u8>) {
 /// Appends a timestamp as a JSON string.
 pub fn write_time(time: Timestamp, out: &mut Vec<u8>) {
     out.push(b'"');
-    out.extend_from_slice(time.to_rfc3339().as_bytes());
+    time.write_rfc3339(out);
     out.push(b'"');
 }
 

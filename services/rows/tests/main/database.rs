@@ -18,6 +18,7 @@ use tideline_engine::model::{
     ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
 };
 use tideline_engine::{Engine, EngineError, Settings, WideTable};
+use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{RowIntegers, RowsBody};
 use tideline_openapi::row_search::{CreateSearchIndex, SearchEnd, SearchRows};
 use tideline_rows::read::ScanTerms;
@@ -194,12 +195,17 @@ impl Database {
     /// Returns the rows that match a condition, in the order of a scan.
     pub(crate) fn naive(&self, filter: Option<&Value>) -> Vec<Value> {
         let filter = filter.map(|filter| serde_json::from_value(filter.clone()).expect("a condition"));
+        self.matching(filter.as_ref())
+    }
+
+    /// Returns the rows that match a condition, in the order of a scan.
+    pub(crate) fn matching(&self, filter: Option<&RowFilter>) -> Vec<Value> {
         let terms = ScanTerms {
             index: None,
             prefix: &Default::default(),
             range: None,
             direction: Default::default(),
-            filter: filter.as_ref(),
+            filter,
             tier: Default::default(),
             page_token: None,
             allow_scan: true,

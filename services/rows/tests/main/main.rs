@@ -8,5 +8,7 @@ mod generated_parts;
 mod parts;
 mod rekey;
 mod search;
+mod shards;
+mod undeclared;
 mod values;
 mod why;
