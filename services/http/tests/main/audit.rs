@@ -13,7 +13,7 @@ use crate::access::{ROOT, ask, bearer, create, settings, start};
 use crate::client::Server;
 
 /// Returns the audit records that match a condition of SQL, oldest first.
-fn records(server: &Server, condition: &str) -> Vec<Value> {
+pub(crate) fn records(server: &Server, condition: &str) -> Vec<Value> {
     let statement = format!(
         "SELECT time, kind, principal, tenant, client, method, path, status, code, count, request_id, detail \
          FROM \"tideline-audit\" WHERE time >= '2000-01-01T00:00:00Z' AND {condition}"

@@ -5,11 +5,14 @@
 use std::io::Write;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tideline_backend::memory::{Character, MemoryDisk};
 use tideline_http::HttpSettings;
+use tideline_testkit::wait::until;
 
-use crate::client::{Response, Server};
+use crate::access::{ROOT, ask, settings};
+use crate::audit::records;
+use crate::client::{ANSWER_TIMEOUT, Response, Server};
 
 const LEASE: Duration = Duration::from_secs(3_600);
 /// Paths that are answered without a lease, because the answers are about the process.
@@ -116,4 +119,31 @@ fn a_request_during_which_the_lease_expires_is_not_answered() {
         message.ends_with("it ended while the request was executed, so the outcome is unknown"),
         "{message}"
     );
+}
+
+#[test]
+fn a_change_that_was_not_begun_without_a_lease_has_no_audit_record() {
+    /// Short, because a lease is renewed each quarter of it, in real time.
+    const SHORT_LEASE: Duration = Duration::from_secs(1);
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(SHORT_LEASE, 1 << 40);
+    let server = Server::on(disk, settings());
+    // A service whose lease ends during its start ends too.
+    ask(&server, ROOT, "GET", "/v1/tables", "").expect(200);
+    server.disk.fail_renewals(true);
+    server.clock.advance(SHORT_LEASE.as_nanos() as i64);
+    let refused = ask(&server, ROOT, "DELETE", "/v1/tables/refused", "").expect(503);
+    let message = refused["message"].as_str().expect("a message");
+    assert!(!message.contains("unknown"), "{message}");
+    server.disk.fail_renewals(false);
+    let renewed = until(ANSWER_TIMEOUT, || {
+        let tables = ask(&server, ROOT, "GET", "/v1/tables", "");
+        (tables.status == 200).then_some(())
+    });
+    renewed.expect("the lease is renewed");
+    // The response is sent when this record and all earlier ones are written.
+    ask(&server, ROOT, "POST", "/v1/tables", r#"{"name": "made"}"#).expect(201);
+    let recorded = records(&server, "kind = 'change'");
+    let paths: Vec<&Value> = recorded.iter().map(|record| &record["path"]).collect();
+    assert_eq!(json!(paths), json!(["/v1/tables/made"]));
 }
