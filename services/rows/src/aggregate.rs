@@ -169,20 +169,8 @@ impl Aggregation {
             )?)),
             (None, None) => {
                 let names = columns.stored();
-                let selection = match names.is_empty() {
-                    true => Selection::of_nothing(),
-                    false => Selection::new(Some(&names), None, None, Default::default(), engine.now())?,
-                };
-                let terms = ScanTerms {
-                    index: request.index.as_deref(),
-                    prefix: &request.prefix,
-                    range: request.range.as_ref(),
-                    direction: Default::default(),
-                    filter: request.filter.as_ref(),
-                    tier: request.tier,
-                    page_token: None,
-                    allow_scan: request.allow_scan,
-                };
+                let selection = selection_of(engine, &names)?;
+                let terms = scan_terms(request);
                 Ok(Rows::Scan(Box::new(Scan::new(
                     engine, table, &terms, &selection,
                 )?)))
@@ -367,6 +355,32 @@ impl AggregateShape {
             keys: keys.iter().map(key_of).collect(),
             metrics: metrics.iter().map(metric_of).collect(),
         }
+    }
+}
+
+/// Returns the parameters of the scan of an aggregate.
+pub(crate) fn scan_terms(request: &AggregateRows) -> ScanTerms<'_> {
+    ScanTerms {
+        index: request.index.as_deref(),
+        prefix: &request.prefix,
+        range: request.range.as_ref(),
+        direction: Default::default(),
+        filter: request.filter.as_ref(),
+        tier: request.tier,
+        page_token: None,
+        allow_scan: request.allow_scan,
+    }
+}
+
+/// Returns the selection of the columns that an aggregate reads; it can be empty.
+///
+/// # Errors
+///
+/// The errors of [`Selection::new`].
+pub(crate) fn selection_of(engine: &Engine, columns: &[String]) -> Result<Selection> {
+    match columns.is_empty() {
+        true => Ok(Selection::of_nothing()),
+        false => Selection::new(Some(columns), None, None, Default::default(), engine.now()),
     }
 }
 

@@ -237,10 +237,10 @@ fn convert(
                 Target::Column(_, declared) => *declared,
             };
             let test = convert_test(test, declared).map_err(|reason| {
-                let declared = declared.map_or("none", ColumnType::name);
-                RowsError::Invalid(format!(
-                    "condition: column {name:?} has the type {declared}; {reason}"
-                ))
+                RowsError::Invalid(match declared {
+                    Some(declared) => format!("condition: column {name:?} has the type {declared}; {reason}"),
+                    None => format!("condition: column {name:?}: {reason}"),
+                })
             })?;
             targets.insert(name.clone(), target);
             Condition::leaf(Subject::Column(name.clone()), test)
@@ -336,7 +336,8 @@ pub(crate) fn convert_literal(
         }
         (Literal::Typed(typed), Some(declared)) => return convert_literal(&typed.value, Some(declared)),
         (Literal::Typed(typed), None) => {
-            let converted = convert_literal(&typed.value, Some(typed.column_type))?;
+            let converted = convert_literal(&typed.value, Some(typed.column_type))
+                .map_err(|found| format!("{found}, which is no value of the type {}", typed.column_type))?;
             return Ok(of_type(converted, typed.column_type));
         }
         (_, Some(declared)) => declared,
@@ -672,7 +673,7 @@ mod tests {
         );
         assert_eq!(
             typed(r#"{"type":"timestamp","value":"soon"}"#),
-            Err("found the text \"soon\"".into())
+            Err("found the text \"soon\", which is no value of the type timestamp".into())
         );
     }
 

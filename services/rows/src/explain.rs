@@ -23,7 +23,7 @@ use tideline_openapi::row_explain::{
 };
 
 use self::search::{explain_facets, explain_search};
-use crate::aggregate::Aggregation;
+use crate::aggregate::{Aggregation, scan_terms, selection_of};
 use crate::error::{Result, RowsError};
 use crate::estimate::{Estimate, EstimateEffort};
 use crate::read::{PageLimits, Scan, ScanTerms, keys_of};
@@ -140,25 +140,12 @@ fn explain_aggregate(
             explain_get(engine, table, &get, is_stopped)
         }
         None => {
-            let terms = ScanTerms {
-                index: request.index.as_deref(),
-                prefix: &request.prefix,
-                range: request.range.as_ref(),
-                direction: Default::default(),
-                filter: request.filter.as_ref(),
-                tier: request.tier,
-                page_token: None,
-                allow_scan: request.allow_scan,
-            };
             let keys = request.by.iter().map(|key| &key.column);
             let columns = keys.chain(request.metrics.iter().map(|metric| &metric.column));
             let columns = columns.filter(|name| !table.layout().has_column(name));
             let columns: Vec<String> = columns.cloned().collect();
-            let selection = match columns.is_empty() {
-                true => Selection::of_nothing(),
-                false => Selection::new(Some(&columns), None, None, Default::default(), engine.now())?,
-            };
-            explain_scan(engine, table, terms, &selection, is_stopped)
+            let selection = selection_of(engine, &columns)?;
+            explain_scan(engine, table, scan_terms(request), &selection, is_stopped)
         }
     }?;
     explained.is_ordered = false;

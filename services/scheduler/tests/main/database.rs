@@ -354,11 +354,8 @@ fn parts_move_and_are_dropped_at_the_times_of_their_schedules() {
     assert_eq!(tiers(), [cold, hot, hot], "the oldest part was dropped");
 }
 
-#[test]
-fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
-    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
-    let index = tempfile::tempdir().expect("a temporary folder");
-    let (engine, scheduler) = opened(&clock, Settings::new(index.path().join("index")));
+/// Creates a table of rows with a number.
+fn create_rows(engine: &Engine) -> Arc<WideTable> {
     let wide = serde_json::json!({
         "key": [{"name": "id", "type": "u64"}],
         "columns": [{"name": "n", "type": "i64"}],
@@ -371,7 +368,15 @@ fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
     engine
         .create_table(TableName::new("rows").expect("a name"), spec)
         .expect("it is created");
-    let table = engine.wide_table("rows").expect("it exists");
+    engine.wide_table("rows").expect("it exists")
+}
+
+#[test]
+fn a_changed_table_is_surveyed_at_most_every_ten_minutes() {
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+    let index = tempfile::tempdir().expect("a temporary folder");
+    let (engine, scheduler) = opened(&clock, Settings::new(index.path().join("index")));
+    let table = create_rows(&engine);
     let id = table.table().points().id();
     let stored = || engine.row_survey(id).map(|survey| survey.rows.rows);
     write_rows(&engine, &table, 0..700);
@@ -410,19 +415,7 @@ fn rows_that_a_survey_has_missed_are_counted_by_the_next_one() {
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
     let index = tempfile::tempdir().expect("a temporary folder");
     let (engine, scheduler) = opened(&clock, Settings::new(index.path().join("index")));
-    let wide = serde_json::json!({
-        "key": [{"name": "id", "type": "u64"}],
-        "columns": [{"name": "n", "type": "i64"}],
-    });
-    let spec = TableSpec {
-        model: TableModel::Wide,
-        wide: Some(serde_json::from_value(wide).expect("valid settings")),
-        ..TableSpec::default()
-    };
-    engine
-        .create_table(TableName::new("rows").expect("a name"), spec)
-        .expect("it is created");
-    let table = engine.wide_table("rows").expect("it exists");
+    let table = create_rows(&engine);
     let id = table.table().points().id();
     let stored = || engine.row_survey(id).map(|survey| survey.rows.rows);
     clock.advance(HOUR / 40);
