@@ -317,8 +317,10 @@ fn a_client_that_reads_no_response_is_cut_off() {
             break;
         }
     }
+    // The first byte of a response shows that the connection is open. The count of connections is 1 before that, too.
+    let mut received = vec![0];
+    stream.read_exact(&mut received).expect("a response");
     await_connections(&server, 1);
-    let mut received = Vec::new();
     let _ = stream.read_to_end(&mut received);
     assert!(received.len() < 300 * 100_000, "{} bytes came", received.len());
 }
