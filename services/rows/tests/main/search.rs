@@ -319,10 +319,19 @@ fn check_explanation(database: &Database, random: &mut Random) {
     );
     let search = explained.search.expect("a search index is used");
     assert_eq!(search.row_reads, expected.min(7), "{filter}");
+    // The whole condition decides which shards are read. The rows of each test are counted in these shards.
+    let reads_all = search.shards.is_none_or(|shards| shards.read == shards.total);
     for test in &search.tests {
         let alone: Value = serde_json::from_str(&test.test).expect("a condition");
         let expected = database.naive(Some(&alone)).len() as u64;
-        assert_eq!(test.rows, Some(expected), "{alone} of {filter}");
+        match reads_all {
+            true => assert_eq!(test.rows, Some(expected), "{alone} of {filter}"),
+            false => assert!(
+                test.rows <= Some(expected),
+                "{alone} of {filter}: {:?}",
+                test.rows
+            ),
+        }
         assert!(test.access != TestAccess::Nothing || expected == 0, "{alone}");
     }
 }
