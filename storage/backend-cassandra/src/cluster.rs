@@ -428,7 +428,10 @@ pub(crate) async fn connect(options: &CassandraOptions) -> Result<Session> {
     if options.is_tls {
         builder = tls::encrypted(builder, options.ca_file.as_deref())?;
     }
-    builder.build().await.map_err(|error| of_connection(&error))
+    builder
+        .build()
+        .await
+        .map_err(|error| of_connection(options, &error))
 }
 
 /// Runs a future on separate threads.

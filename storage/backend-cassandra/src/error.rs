@@ -3,7 +3,7 @@
 //! A request that the coordinator refused at once had no effect. After a timeout or a lost connection, the request may
 //! have had an effect, or may still have one later.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use scylla::errors::{
@@ -13,6 +13,7 @@ use scylla::errors::{
 use tideline_backend::BackendError;
 
 use crate::options::CassandraOptions;
+use crate::tls;
 
 /// Retry delay that is reported if the cluster has too few nodes for a quorum.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -116,17 +117,23 @@ fn is_size(message: &str) -> bool {
 }
 
 /// Classifies an error of the first connection.
-pub(crate) fn of_connection(error: &NewSessionError) -> BackendError {
-    let reason = format!("cannot connect to the cluster: {error}");
+pub(crate) fn of_connection(options: &CassandraOptions, error: &NewSessionError) -> BackendError {
+    let reason = format!(
+        "cannot connect to the cluster at {}: {error}",
+        options.contact.join(", ")
+    );
+    if let Some(failure) = encryption_failure(error) {
+        let advice = tls::advice(failure, options.ca_file.as_deref());
+        return BackendError::Misconfigured {
+            reason: format!("{reason}; {advice}"),
+        };
+    }
     match error {
         NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => {
             BackendError::Misconfigured { reason }
         }
         _ if is_login_refused(error) => BackendError::Misconfigured {
             reason: format!("{reason}; check cassandra.user and cassandra.password_file"),
-        },
-        _ if is_encryption_refused(error) => BackendError::Misconfigured {
-            reason: format!("{reason}; check cassandra.tls and cassandra.ca_file"),
         },
         _ => BackendError::Unavailable {
             reason,
@@ -157,10 +164,14 @@ fn is_login_refused(error: &NewSessionError) -> bool {
     )
 }
 
-/// Returns true if the certificate of a node is unknown, or if the node does not encrypt. The driver reports every
-/// error of an encrypted connection as invalid data, and never reports an error of a plain connection in this way.
-fn is_encryption_refused(error: &NewSessionError) -> bool {
-    matches!(last_connection(error), Some(ConnectionError::IoError(error)) if error.kind() == ErrorKind::InvalidData)
+/// Returns the error of an encrypted connection, such as that of an unknown certificate, or of a node that does not
+/// encrypt. The driver reports every error of an encrypted connection as invalid data, and never reports an error of a
+/// plain connection in this way.
+fn encryption_failure(error: &NewSessionError) -> Option<&io::Error> {
+    match last_connection(error) {
+        Some(ConnectionError::IoError(failure)) if failure.kind() == ErrorKind::InvalidData => Some(failure),
+        _ => None,
+    }
 }
 
 /// Classifies an error of selecting a keyspace.

@@ -1,5 +1,9 @@
 //! Encrypted connections, with the feature `tls`. Without the feature, encrypted connections are refused.
+//!
+//! The driver checks the certificate of each node for the IP address of the connection, even if the contact point is
+//! a name.
 
+use std::io;
 use std::path::Path;
 
 use scylla::client::session_builder::SessionBuilder;
@@ -34,6 +38,46 @@ pub(crate) fn encrypted(builder: SessionBuilder, ca_file: Option<&Path>) -> Resu
 #[cfg(feature = "tls")]
 pub(crate) fn check(ca_file: Option<&Path>) -> Result<()> {
     config(ca_file).map(drop)
+}
+
+/// Returns the required change after an encrypted connection has failed.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn advice(_failure: &io::Error, _ca_file: Option<&Path>) -> String {
+    "check cassandra.tls".to_owned()
+}
+
+/// Returns the required change after an encrypted connection has failed.
+#[cfg(feature = "tls")]
+pub(crate) fn advice(failure: &io::Error, ca_file: Option<&Path>) -> String {
+    use rustls::{CertificateError, Error};
+
+    let cause = failure.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
+    let advice = match cause {
+        // The second error is that of another authority with the same name.
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
+            let authorities = match ca_file {
+                Some(file) => format!("{} (cassandra.ca_file)", file.display()),
+                None => "the list of the system, because cassandra.ca_file is not set".to_owned(),
+            };
+            return format!(
+                "the authority of the node's certificate is not in {authorities}; set cassandra.ca_file to a PEM \
+                 file with the authority"
+            );
+        }
+        Some(Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => {
+            "the certificate of each node must name the IP address at which clients reach the node, as a subject \
+             alternative name; host names are not compared"
+        }
+        Some(Error::InvalidCertificate(_)) => "replace the certificate of the node",
+        Some(Error::InvalidMessage(_)) => {
+            "the node does not encrypt its connections; enable client_encryption_options on all nodes, or set \
+             cassandra.tls to false"
+        }
+        _ => "check cassandra.tls and cassandra.ca_file",
+    };
+    advice.to_owned()
 }
 
 /// Returns the configuration of encrypted connections.

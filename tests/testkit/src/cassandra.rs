@@ -4,7 +4,8 @@
 //! [`shared_node`] is the node of a test binary, for tests that only need a cluster. A [`CassandraNode`] belongs to one
 //! test, which can kill, pause and restart it. A node takes 1.2 GiB of memory when idle and 2 GiB under load; its start
 //! takes 5 s on idle cores, up to 25 s on busy cores, and up to 40 s after a kill. Each node has its own address, so
-//! test binaries can run at the same time. The data is stored in the folder for temporary files.
+//! test binaries can run at the same time. The data is stored in the folder for temporary files. Clients decide whether
+//! their connections to a node are encrypted.
 //!
 //! A node ends when its handle is dropped. It also ends within a second of the end of the process that started it, even
 //! if that process was killed. The data of the node is then removed.
@@ -25,6 +26,8 @@ use crate::{not_run, skip, wait, workspace};
 const NO_NODE: &str = "none";
 /// Variable with the contact point of a running node, `host:port`, that [`shared_node`] returns.
 const SHARED_VARIABLE: &str = "TIDELINE_CASSANDRA";
+/// Variable with the file (PEM) of the certificate of the node in [`SHARED_VARIABLE`].
+const CERTIFICATE_VARIABLE: &str = "TIDELINE_CASSANDRA_CERTIFICATE";
 /// Longest start. A start that replays the commit log on busy cores takes 40 s.
 const START_MAX: Duration = Duration::from_secs(240);
 /// Longest time to connect to a node, and to wait for its answer.
@@ -57,8 +60,6 @@ pub struct NodeSettings {
     /// Address that the node announces to clients in place of its own, for a relay that listens there. `None`: the
     /// address of the node.
     pub announced: Option<Ipv4Addr>,
-    /// True if clients can also encrypt their connections, see [`CassandraNode::certificate`].
-    pub has_tls: bool,
 }
 
 impl Default for NodeSettings {
@@ -69,7 +70,6 @@ impl Default for NodeSettings {
             has_users: false,
             seed: None,
             announced: None,
-            has_tls: false,
         }
     }
 }
@@ -131,12 +131,29 @@ impl Failure {
 /// instead of returning `None`. Later calls fail in the same way, without a new attempt.
 #[track_caller]
 pub fn shared_node() -> Option<&'static str> {
-    static SHARED: OnceLock<Result<SharedNode, Failure>> = OnceLock::new();
-    match SHARED.get_or_init(SharedNode::find) {
-        Ok(SharedNode::Started(node)) => Some(node.address()),
-        Ok(SharedNode::Given(address)) => Some(address),
-        Err(failure) => failure.report(),
+    SharedNode::get().map(SharedNode::address)
+}
+
+/// Returns the contact point of [`shared_node`], and the file (PEM) with the certificate of the node, for encrypted
+/// connections. Also returns `None`, after [`skip`], if `TIDELINE_CASSANDRA` names a node and
+/// `TIDELINE_CASSANDRA_CERTIFICATE` is not set.
+///
+/// # Panics
+///
+/// Panics as [`shared_node`] does.
+#[track_caller]
+pub fn shared_node_with_certificate() -> Option<(&'static str, PathBuf)> {
+    let node = SharedNode::get()?;
+    let certificate = match node {
+        SharedNode::Started(node) => Some(node.certificate()),
+        SharedNode::Given(_) => std::env::var_os(CERTIFICATE_VARIABLE).map(PathBuf::from),
+    };
+    if certificate.is_none() {
+        skip(&format!(
+            "{SHARED_VARIABLE} is set without {CERTIFICATE_VARIABLE}"
+        ));
     }
+    Some((node.address(), certificate?))
 }
 
 /// Returns true if no test may use a node.
@@ -151,6 +168,23 @@ enum SharedNode {
 }
 
 impl SharedNode {
+    /// Returns the node, which the first call finds or starts. Returns `None` after a report if there is no node.
+    #[track_caller]
+    fn get() -> Option<&'static Self> {
+        static SHARED: OnceLock<Result<SharedNode, Failure>> = OnceLock::new();
+        match SHARED.get_or_init(Self::find) {
+            Ok(node) => Some(node),
+            Err(failure) => failure.report(),
+        }
+    }
+
+    fn address(&self) -> &str {
+        match self {
+            Self::Started(node) => node.address(),
+            Self::Given(address) => address,
+        }
+    }
+
     fn find() -> Result<Self, Failure> {
         let Ok(address) = std::env::var(SHARED_VARIABLE) else {
             return CassandraNode::create(&NodeSettings::default()).map(Self::Started);
@@ -191,8 +225,7 @@ impl CassandraNode {
         self.ip
     }
 
-    /// Returns the file with the certificate of the node (PEM), which names its address. The file exists if the node has
-    /// [`has_tls`](NodeSettings::has_tls).
+    /// Returns the file (PEM) with the certificate of the node, which names its address.
     pub fn certificate(&self) -> PathBuf {
         self.home.join("node.pem")
     }
@@ -386,9 +419,6 @@ fn launch(settings: &NodeSettings, ip: Ipv4Addr, home: &Path) -> Result<Child, S
         .args(["--commitlog", settings.commit_log.name()]);
     if settings.has_users {
         command.args(["--login", "password"]);
-    }
-    if settings.has_tls {
-        command.args(["--tls", "optional"]);
     }
     if let Some(seed) = settings.seed {
         command.args(["--seed", &seed.to_string()]);

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use tideline_backend::Backend;
-use tideline_backend::conformance::{Fixture, run_all};
+use tideline_backend::conformance::{Fixture, run_selected};
 use tideline_testkit::cassandra::shared_node;
 
 use crate::keyspace::Keyspace;
 
-/// Runs all rules of the suite, each in the emptied keyspace.
-pub(crate) fn conforms(keyspace: &Arc<Keyspace>) {
-    run_all(&|| {
+/// Runs the rules of the suite for whose names `is_selected` returns true, each in the emptied keyspace. Returns their
+/// number.
+pub(crate) fn conforms(keyspace: &Arc<Keyspace>, is_selected: &dyn Fn(&str) -> bool) -> usize {
+    let create = || -> Box<dyn Fixture> {
         keyspace.empty();
         Box::new(Emptied(Arc::clone(keyspace)))
-    });
+    };
+    run_selected(&create, is_selected)
 }
 
 /// Keyspace that was emptied for one rule.
@@ -30,5 +32,5 @@ fn cassandra_conforms() {
     let Some(contact) = shared_node() else {
         return;
     };
-    conforms(&Arc::new(Keyspace::new(contact)));
+    conforms(&Arc::new(Keyspace::new(contact)), &|_| true);
 }

@@ -37,7 +37,7 @@ fn three_nodes_conform_and_reads_go_around_a_paused_one() {
         .map(|_| CassandraNode::start(&settings(seed)).expect("the first node has started"))
         .collect();
     let keyspace = Arc::new(Keyspace::replicated(first.address(), NODES));
-    conforms(&keyspace);
+    conforms(&keyspace, &|_| true);
 
     keyspace.empty();
     let backend = keyspace.open();
