@@ -4,10 +4,18 @@
 //! connections are closed first; among these, the connections that have been idle longest. If no connection can be
 //! closed, a few further connections are accepted that only health checks and metrics may use. Concurrent requests are
 //! shared fairly among clients, so that one client cannot keep all connections busy.
+//!
+//! At shutdown, every request that has arrived gets its response:
+//!
+//! 1. The connections that wait in the queues of the sockets are accepted, and the sockets are closed.
+//! 2. For a short time, open connections accept one more request. Responses from now on end their connections.
+//! 3. Idle connections are closed. The running requests have the rest of the drain timeout.
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::response::Response;
@@ -16,13 +24,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, Origin, Peer, TrustedProxy};
 use crate::connection::{Busy, ConnectionKind, Connections, GuardedStream, MinimumReadRate};
-use crate::listeners::{Listeners, Socket};
+use crate::listeners::{Listeners, Socket, is_clients_fault};
 use crate::shares::Shares;
 use crate::tls::{Tls, Transport};
 
@@ -43,6 +50,9 @@ const EVICTIONS_MAX: usize = 3;
 /// [`ACCEPT_BACKOFF_MAX`].
 const ACCEPT_BACKOFF_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// Time after the shutdown signal in which open connections accept one more request. Requests that were on the way at
+/// the signal thus get a response. At most half of the drain timeout.
+const LAST_REQUESTS: Duration = Duration::from_millis(50);
 
 /// Limits of connections.
 #[derive(Debug, Clone)]
@@ -87,15 +97,17 @@ pub trait Service: Clone + Send + Sync + 'static {
     /// Called for each accepted connection.
     fn connected(&self) -> Self::Guard;
 
-    /// Called once, when no further connections are accepted.
+    /// Called once, when no further requests are accepted.
     fn drain(&self);
 }
 
 /// Serves requests on `listeners` until `shutdown` completes.
 ///
-/// After `shutdown`, accepts no new connections, closes idle ones immediately, and lets running requests finish
-/// within the drain timeout. Calls `serving` once, before the first connection is accepted. `concurrent` limits
-/// the number of requests that are handled concurrently.
+/// After `shutdown`, accepts no new connections, except those that are already waiting. Open connections accept one more
+/// request within 50 ms; then idle ones are closed. Running requests can finish within the drain timeout.
+///
+/// Calls `serving` once, before the first connection is accepted. `concurrent` limits the number of requests that are
+/// handled concurrently.
 ///
 /// # Errors
 ///
@@ -111,31 +123,43 @@ pub async fn serve(
 ) -> io::Result<()> {
     let address = listeners.tcp().local_addr()?;
     let drain_timeout = settings.drain_timeout;
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
     tracing::info!(%address, "http service started");
     serving();
-    let shared = Arc::new(Serving {
-        service,
-        concurrent,
-        settings,
-        is_draining: watch::Sender::new(false),
-    });
-    tokio::select! {
-        () = accept(&listeners, &shared, &graceful, &mut connections) => {}
-        () = shutdown => {}
+    let mut acceptor = Acceptor {
+        slots: ConnectionSlots {
+            ordinary: Arc::new(Semaphore::new(settings.connections_max)),
+            reserved: Arc::new(Semaphore::new(RESERVED_CONNECTIONS)),
+            open: Connections::default(),
+        },
+        shared: Arc::new(Serving {
+            service,
+            concurrent,
+            settings,
+            is_ending: AtomicBool::new(false),
+            is_draining: watch::Sender::new(false),
+        }),
+        connections: JoinSet::new(),
+        accepted: 0,
+    };
+    acceptor.accept_until(&listeners, shutdown).await;
+    let shared = Arc::clone(&acceptor.shared);
+    shared.is_ending.store(true, Ordering::Relaxed);
+    for (socket, peer) in listeners.close() {
+        acceptor.spawn(socket, peer, None);
     }
+    tracing::info!(connections = acceptor.connections.len(), "http service drains");
+    let last_requests = LAST_REQUESTS.min(drain_timeout / 2);
+    // The time passes if connections are idle, or requests run.
+    let _ = tokio::time::timeout(last_requests, acceptor.ended()).await;
     shared.service.drain();
     shared.is_draining.send_replace(true);
-    drop(listeners);
-    tracing::info!(connections = connections.len(), "http service drains");
-    if tokio::time::timeout(drain_timeout, graceful.shutdown())
+    if tokio::time::timeout(drain_timeout - last_requests, acceptor.ended())
         .await
         .is_err()
     {
         tracing::warn!(timeout = ?drain_timeout, "requests were still running after the drain timeout; cut off");
     }
-    connections.shutdown().await;
+    acceptor.connections.shutdown().await;
     Ok(())
 }
 
@@ -144,53 +168,85 @@ struct Serving<S> {
     service: S,
     concurrent: Shares,
     settings: ConnectionSettings,
-    /// True after the shutdown signal. Handshakes that are not complete then end.
+    /// True after the shutdown signal. Responses then end their connections.
+    is_ending: AtomicBool,
+    /// True when no further requests are accepted. Idle connections, and handshakes that are not complete, then end.
     is_draining: watch::Sender<bool>,
 }
 
-/// Accepts connections until the future is dropped.
-async fn accept<S: Service>(
-    listeners: &Listeners,
-    shared: &Arc<Serving<S>>,
-    graceful: &GracefulShutdown,
-    connections: &mut JoinSet<()>,
-) {
-    let slots = ConnectionSlots {
-        ordinary: Arc::new(Semaphore::new(shared.settings.connections_max)),
-        reserved: Arc::new(Semaphore::new(RESERVED_CONNECTIONS)),
-        open: Connections::default(),
-    };
-    let mut backoff = ACCEPT_BACKOFF_MIN;
-    for number in 0.. {
-        while connections.try_join_next().is_some() {}
-        let (socket, peer) = match listeners.accept().await {
-            Ok(accepted) => accepted,
-            // The client disconnected before its connection was accepted. The next accept needs no wait.
-            Err(error) if is_clients_fault(&error) => continue,
-            Err(error) => {
-                tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
-                slots.open.evict_idle(None, ConnectionKind::Ordinary);
-                tokio::time::sleep(backoff).await;
-                backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
-                continue;
+/// Accepts connections, and serves each of them in a task.
+struct Acceptor<S> {
+    shared: Arc<Serving<S>>,
+    slots: ConnectionSlots,
+    connections: JoinSet<()>,
+    /// Number of accepted connections.
+    accepted: u64,
+}
+
+impl<S: Service> Acceptor<S> {
+    /// Accepts connections until `shutdown` completes.
+    async fn accept_until(&mut self, listeners: &Listeners, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let mut backoff = ACCEPT_BACKOFF_MIN;
+        loop {
+            while self.connections.try_join_next().is_some() {}
+            let accepted = tokio::select! {
+                accepted = listeners.accept() => accepted,
+                () = &mut shutdown => return,
+            };
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_clients_fault(&error) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, wait = ?backoff, "accepting a connection failed");
+                    self.slots.open.evict_idle(None, ConnectionKind::Ordinary);
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff) => {}
+                        () = &mut shutdown => return,
+                    }
+                    backoff = (backoff * 2).min(ACCEPT_BACKOFF_MAX);
+                    continue;
+                }
+            };
+            backoff = ACCEPT_BACKOFF_MIN;
+            let slot = tokio::select! {
+                slot = self.slots.take(Client::from(peer)) => Some(slot),
+                () = &mut shutdown => None,
+            };
+            let is_last = slot.is_none();
+            self.spawn(socket, peer, slot);
+            if is_last {
+                return;
             }
-        };
-        backoff = ACCEPT_BACKOFF_MIN;
-        let client = Client::from(peer);
-        let (permit, kind) = slots.take(client).await;
+        }
+    }
+
+    /// Serves a connection in a task. At shutdown, a connection does not wait for a `slot`.
+    fn spawn(&mut self, socket: Socket, peer: Peer, slot: Option<(OwnedSemaphorePermit, ConnectionKind)>) {
+        let (permit, kind) = slot.unzip();
+        let kind = kind.unwrap_or(ConnectionKind::Ordinary);
         let busy = Busy::new();
-        let listed = slots.open.add(number, client, kind, busy.clone());
-        let (shared, watcher) = (Arc::clone(shared), graceful.watcher());
-        connections.spawn(async move {
+        let listed = self
+            .slots
+            .open
+            .add(self.accepted, Client::from(peer), kind, busy.clone());
+        self.accepted += 1;
+        let shared = Arc::clone(&self.shared);
+        self.connections.spawn(async move {
             let connection = Connection {
                 socket,
                 peer,
                 kind,
                 busy,
             };
-            connection.converse(shared, watcher).await;
+            connection.converse(shared).await;
             drop((listed, permit));
         });
+    }
+
+    /// Waits until all connections have ended.
+    async fn ended(&mut self) {
+        while self.connections.join_next().await.is_some() {}
     }
 }
 
@@ -242,13 +298,6 @@ impl ConnectionSlots {
     }
 }
 
-fn is_clients_fault(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
-}
-
 /// Accepted connection.
 struct Connection {
     socket: Socket,
@@ -258,8 +307,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves the requests of one connection until it ends or is evicted while idle.
-    async fn converse<S: Service>(self, shared: Arc<Serving<S>>, watcher: Watcher) {
+    /// Serves the requests of one connection until it ends, or is closed while idle.
+    async fn converse<S: Service>(self, shared: Arc<Serving<S>>) {
         let Self {
             socket,
             peer,
@@ -290,6 +339,7 @@ impl Connection {
         let concurrent = Arc::clone(&shared);
         let service = service_fn(move |mut request: Request<Incoming>| {
             busy.begin();
+            let serving = Arc::clone(&concurrent);
             let Serving {
                 service,
                 concurrent,
@@ -316,6 +366,10 @@ impl Connection {
                     Some(message) => closing(service.overloaded(message)),
                     None => service.handle(request).await,
                 };
+                let response = match serving.is_ending.load(Ordering::Relaxed) {
+                    true => closing(response),
+                    false => response,
+                };
                 Ok::<_, Infallible>(busy.until_sent(response, share))
             }
         });
@@ -326,13 +380,25 @@ impl Connection {
             .max_header_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
         let _connected = shared.service.connected();
         tokio::select! {
-            ended = watcher.watch(connection) => if let Err(error) = ended {
-                tracing::debug!(%error, "connection ended");
-            },
-            () = evicted.evicted() => tracing::debug!("idle connection closed to make room for a new one"),
+            // A request that has arrived is read first, so that its connection is not idle.
+            biased;
+            ended = connection.as_mut() => return report_end(ended),
+            () = evicted.evicted() => {
+                return tracing::debug!("idle connection closed to make room for a new one");
+            }
+            _ = is_draining.wait_for(|is_draining| *is_draining) => {}
         }
+        connection.as_mut().graceful_shutdown();
+        report_end(connection.await);
+    }
+}
+
+fn report_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
     }
 }
 
@@ -373,3 +439,6 @@ fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(hyper::header::CONNECTION, close);
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves requests on `listeners` until `shutdown` completes. Then accepts no new connections, waits for running
-/// requests up to the drain timeout, and returns. Idle connections are closed immediately. Calls `serving` as soon as
+/// requests up to the drain timeout, and returns. Idle connections are closed after 50 ms. Calls `serving` as soon as
 /// connections are accepted.
 ///
 /// Does not stop the scheduler or close the engine. The caller does so afterwards; closing the engine waits for writes

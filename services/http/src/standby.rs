@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::to_bytes;
+use axum::body::{Body, to_bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use hyper::{Method, Request};
 use parking_lot::Mutex;
 use tideline_connections::forward::{FORWARDED, Forwarder, HTTPS};
 use tideline_connections::shares::Shares;
-use tideline_connections::{Client, ConnectionSettings, Listeners, Origin, Service};
+use tideline_connections::{BodyReader, Client, ConnectionSettings, Listeners, Origin, Service};
 use tideline_engine::model::{Clock, Timestamp};
 use tideline_openapi::ErrorCode;
 use tideline_openapi::operation::Readiness;
@@ -50,6 +50,9 @@ pub struct KnownOwner {
     pub is_starting: bool,
 }
 
+/// Longest time in which the body of a refused request is read. It must be shorter than the time in which the service
+/// ends while this process takes the data over.
+const DISCARD_TIMEOUT: Duration = Duration::from_millis(100);
 /// Longest wait for the readiness of the owner, shorter than the usual timeout of probes.
 const READINESS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Query of a request for `/metrics` that is forwarded to the owner.
@@ -89,6 +92,12 @@ pub async fn serve(
     let service = Standby {
         known,
         forwarder: files.authorities.forwarder(),
+        // Bodies are not stored, so they take nothing from the budget.
+        bodies: BodyReader::new(
+            Shares::new(1),
+            settings.body_timeout,
+            settings.body_bytes_per_second_min,
+        ),
         metrics: Arc::default(),
         request_ids: Arc::new(RequestIds::new(started)),
         warnings: settings.warnings.clone(),
@@ -151,6 +160,7 @@ async fn follow(files: Arc<Files>, clock: Arc<dyn Clock>) -> Infallible {
 struct Standby {
     known: watch::Receiver<KnownOwner>,
     forwarder: Forwarder,
+    bodies: BodyReader,
     metrics: Arc<StandbyMetrics>,
     request_ids: Arc<RequestIds>,
     /// Warnings about the configuration.
@@ -173,17 +183,15 @@ impl Standby {
             is_starting,
         } = self.known.borrow_and_update().clone();
         let Some(owner) = address else {
-            self.metrics.count(ForwardOutcome::NoOwner);
-            return unavailable(match is_starting {
+            let reason = match is_starting {
                 true => reason,
                 false => format!("no process owns the data at the moment: {reason}"),
-            });
+            };
+            return self.refuse(request, reason).await;
         };
         if request.headers().contains_key(FORWARDED) {
-            self.metrics.count(ForwardOutcome::NoOwner);
-            return unavailable(
-                "this process does not own the data; another process has just lost or taken it".into(),
-            );
+            let reason = "this process does not own the data; another process has just lost or taken it";
+            return self.refuse(request, reason.to_owned()).await;
         }
         let origin = Origin::of(request.extensions());
         let is_other = |now: &KnownOwner| now.address.as_ref() != Some(&owner);
@@ -205,6 +213,16 @@ impl Standby {
                 ))
             }
         }
+    }
+
+    /// Refuses a request that cannot be forwarded. Reads its body first, because a connection that is closed with unread
+    /// bytes is reset, and the client may lose the response.
+    async fn refuse(&self, request: Request<Incoming>, reason: String) -> Response {
+        self.metrics.count(ForwardOutcome::NoOwner);
+        let discarded = self.bodies.discard(request.map(Body::new));
+        // After the timeout, the client may lose the response.
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, discarded).await;
+        unavailable(reason)
     }
 
     /// Returns the metrics of this process.

@@ -118,6 +118,8 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let (backend, before) = match taken {
         Ok(Some(taken)) if !standing.serving.is_finished() => taken,
         other => {
+            // The service then has the last handles of the sockets, so new connections are refused as soon as it ends.
+            drop((process.listener, process.unix));
             standing.end(runtime)?;
             return other.map(|_| Started::Stopped);
         }

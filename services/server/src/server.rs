@@ -293,8 +293,8 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     pub(crate) stop: Stop,
     pub(crate) address: SocketAddr,
-    listener: std::net::TcpListener,
-    unix: Option<UnixSocket>,
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) unix: Option<UnixSocket>,
     files_max: Option<u64>,
 }
 

@@ -188,6 +188,31 @@ fn a_standby_reports_its_role_and_errors_have_the_form_of_the_protocol() {
 }
 
 #[test]
+fn the_body_of_a_refused_request_is_read() {
+    /// More than the service reads at once.
+    const BODY_BYTES: usize = 512 << 10;
+    let standby = Standby::start();
+    let head = format!(
+        "POST /v1/tables/default/points HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+    );
+    let body = vec![b'x'; BODY_BYTES];
+    let first = [head.as_bytes(), body.as_slice()].concat();
+    let second = b"GET /v1/tables HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    // A body is read only for a short time, and the machine of the tests may be busy.
+    let answered = until(ANSWER_TIMEOUT, || {
+        let mut stream = standby.connect();
+        let mut responses = String::new();
+        let exchanged = stream
+            .write_all(&first)
+            .and_then(|()| stream.write_all(second))
+            .and_then(|()| stream.read_to_string(&mut responses));
+        exchanged.ok()?;
+        (responses.matches("HTTP/1.1 503 ").count() == 2).then_some(())
+    });
+    assert!(answered.is_some(), "a connection serves the next request");
+}
+
+#[test]
 fn a_standby_forwards_to_the_known_owner() {
     let (standby, owner) = (Standby::start(), Server::start());
     let address = owner.address.to_string();
