@@ -167,6 +167,8 @@ fn a_data_folder_moves_into_a_cluster_and_back() {
         !is_copied && refused.contains(&format!("the process at {address} owns the data")),
         "{refused}"
     );
+    let waited = "the data cannot be taken yet, trying for up to";
+    assert_eq!(refused.matches(waited).count(), 1, "{refused}");
     write(&Client::new(address), 90..100);
     let expected = results(address);
     server.signal(Signal::TERM);

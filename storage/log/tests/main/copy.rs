@@ -1,11 +1,11 @@
 //! Tests of copies between backends: an interrupted copy continues, and the target then equals the source.
 //!
 //! Random rows, entries and manifests are copied from the embedded engine into the in-memory backend in its distributed
-//! character and back.
+//! character and back. A copy that waits for the lease of another owner reports it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::page::scan_to_limit;
 use tideline_backend::{
-    Backend, Direction, EditOutcome, Epoch, JournalEntry, ManifestChange, ManifestKind, ManifestRow,
-    PageLimit, Row, RowChange, Shard, Stamp,
+    Backend, BackendError, Direction, EditOutcome, Epoch, JournalEntry, ManifestChange, ManifestKind,
+    ManifestRow, PageLimit, Row, RowChange, Shard, Stamp,
 };
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_key_codec::{part_name, segment_name, space_partitions};
@@ -22,8 +22,8 @@ use tideline_log::copy::{CopyError, CopyProgress, CopySettings, copy};
 use tideline_log::manifest::{Manifest, put_cursor};
 use tideline_log::{LogError, LogSettings, Opening};
 use tideline_model::{
-    Durability, GroupId, KeyRange, PartId, PartRef, Partition, SegmentId, SegmentRef, SequenceNumber,
-    SystemClock, TableId, Tier, Unit,
+    Durability, GroupId, KeyRange, ManualClock, PartId, PartRef, Partition, SegmentId, SegmentRef,
+    SequenceNumber, SystemClock, TableId, Tier, Timestamp, Unit,
 };
 use tideline_runtime::Supervisor;
 use tideline_testkit::{Random, rounds, seed};
@@ -398,4 +398,96 @@ fn later_owners_of_the_target_assign_ids_above_those_of_the_source() {
         assigned.is_sorted_by(|one, next| one + (1 << 24) <= *next),
         "{assigned:?}"
     );
+}
+
+/// Copies with a clock that stands still. `pass` is called at each report of a wait. Returns the reports: the reason of
+/// each wait, and its longest time.
+fn copy_with_patience(
+    [source, target]: [Arc<dyn Backend>; 2],
+    clock: &ManualClock,
+    patience: Duration,
+    pass: impl Fn() + Send + Sync + 'static,
+) -> (Result<CopyProgress, CopyError>, Vec<(String, Duration)>) {
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let reported = Arc::clone(&reports);
+    let report = move |error: &BackendError, longest: Duration| {
+        let mut reports = reported.lock().expect("no report panics");
+        reports.push((error.to_string(), longest));
+        drop(reports);
+        pass();
+    };
+    let settings = CopySettings {
+        patience,
+        clock: Arc::new(clock.clone()),
+        on_wait: Arc::new(report),
+        ..settings()
+    };
+    let copied = copy(source, target, &settings, &mut |_| ControlFlow::Continue(()));
+    let reports = reports.lock().expect("no report panics").clone();
+    (copied, reports)
+}
+
+#[test]
+fn a_wait_for_the_lease_of_another_owner_is_reported_once() {
+    /// A copy renews its lease after a quarter of this time, which is longer than the test.
+    const LEASE: Duration = Duration::from_secs(600);
+    /// Time after which a silent owner counts as dead.
+    const SILENCE: Duration = Duration::from_secs(750);
+    const OWNED: &str = "another process owns the data";
+
+    let clock = ManualClock::new(Timestamp::from_nanos_clamped(0));
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(LEASE, 1 << 40);
+    let open = || -> Arc<dyn Backend> {
+        let clock = Arc::new(clock.clone());
+        Arc::new(MemoryBackend::open_with_clock(&disk, clock))
+    };
+    let later = || {
+        let clock = clock.clone();
+        move || clock.advance(SILENCE.as_nanos() as i64)
+    };
+    let source = Storage::fjall();
+    fill(&*source.open(), &mut Random::new(1));
+    let expected = content(&*source.open());
+
+    // The owner of the target renews its lease until the patience ends.
+    let owner = open();
+    let epoch = owner.take(SHARD).expect("the shard is free").epoch;
+    let pass = later();
+    let renew = move || {
+        owner.renew(SHARD, epoch).expect("it owns the shard");
+        pass();
+    };
+    let (copied, reports) = copy_with_patience([source.open(), open()], &clock, SILENCE, renew);
+    assert!(matches!(copied, Err(CopyError::Target(_))), "{copied:?}");
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert!(
+        reports[0].0.contains(OWNED) && reports[0].1 == SILENCE,
+        "{reports:?}"
+    );
+
+    // The owner has ended without giving up its lease, as after a kill.
+    let (copied, reports) = copy_with_patience([source.open(), open()], &clock, SILENCE * 2, later());
+    copied.expect("the owner is silent");
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert!(
+        reports[0].0.contains(OWNED) && reports[0].1 == SILENCE * 2,
+        "{reports:?}"
+    );
+
+    // That copy has not given up its lease either.
+    let target = Storage::memory(Character::Embedded);
+    let (copied, reports) = copy_with_patience([open(), target.open()], &clock, SILENCE * 2, later());
+    copied.expect("the owner is silent");
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert_eq!(content(&*target.open()), expected);
+
+    // Without patience, there is no wait. Nor is there one if both sides are free.
+    let target = Storage::memory(Character::Embedded);
+    let (copied, reports) = copy_with_patience([open(), target.open()], &clock, Duration::ZERO, later());
+    assert!(matches!(copied, Err(CopyError::Source(_))), "{copied:?}");
+    assert!(reports.is_empty(), "{reports:?}");
+    let (copied, reports) = copy_with_patience([source.open(), target.open()], &clock, SILENCE, later());
+    copied.expect("both sides are free");
+    assert!(reports.is_empty(), "{reports:?}");
 }
