@@ -109,7 +109,7 @@ fn verify_locked(folder: &Path, cold_dir: Option<&Path>) -> Result<Verified> {
         }
         Err(error) => report.findings.push(error.to_string()),
     }
-    match journal::history_findings(&folder.join(journal::HISTORY)) {
+    match journal::history_findings(&folder.join(journal::HISTORY), &folder.join(JOURNAL)) {
         Ok(findings) => report.findings.extend(findings),
         Err(error) => report.findings.push(error.to_string()),
     }

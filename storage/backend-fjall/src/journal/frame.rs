@@ -51,6 +51,11 @@ impl FileId {
         (id.name() == name).then_some(id)
     }
 
+    /// Returns true if `next` is the next file of the same epoch.
+    pub(crate) fn precedes(self, next: Self) -> bool {
+        self.epoch == next.epoch && self.generation.checked_add(1) == Some(next.generation)
+    }
+
     /// Returns the seed of the checksums of the file's frames.
     pub(crate) fn seed(self) -> u64 {
         let mut bytes = [0; 18];

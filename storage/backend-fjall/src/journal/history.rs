@@ -5,6 +5,9 @@
 //! written before a file is freed, so a reader never mistakes the entries of a freed file for a range without entries.
 //! Files are read in pages. The offsets of some frames are kept in memory, so that a page need not be searched from the
 //! beginning of its file.
+//!
+//! The files of an epoch are numbered from 0, so a file that another program has removed is noticed by the number of the
+//! file after it. Readers get the removed entries reported like damaged ones.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::frame::{FRAME_HEADER_BYTES, FileId, FrameHeader, HEADER_BYTES, HeaderCheck, first_of};
 use super::reader::walk;
+use super::recovery::file_ids;
 use super::{JournalFile, ShardJournal};
 use crate::error::{During, at, from_io};
 use crate::files::{list, remove_file, replace, sync_folder};
@@ -44,6 +48,8 @@ pub(super) struct History {
     from: SequenceNumber,
     /// Files by sequence.
     files: Vec<KeptFile>,
+    /// Newest file whose entries are not kept, as far as this process has freed it; `None` if there is no such file.
+    freed: Option<FileId>,
 }
 
 /// File of the history.
@@ -75,6 +81,7 @@ impl History {
             shard,
             from,
             files: Vec::new(),
+            freed: None,
         })
     }
 
@@ -94,6 +101,7 @@ impl History {
                     shard,
                     from: from.unwrap_or_default(),
                     files: Vec::new(),
+                    freed: None,
                 };
                 histories.insert(shard, (history, from.is_some()));
             } else if let Some((last, id)) = parse_name(name) {
@@ -139,7 +147,9 @@ impl History {
     pub(super) fn adopt(&mut self, journals: &Path, file: JournalFile) -> io::Result<()> {
         let path = journals.join(file.id.name());
         if file.last < self.from {
-            return fs::remove_file(path);
+            fs::remove_file(path)?;
+            self.freed = self.freed.max(Some(file.id));
+            return Ok(());
         }
         let written = modified(&fs::metadata(&path)?);
         fs::rename(&path, self.path(&file))?;
@@ -163,6 +173,7 @@ impl History {
             remove_file(&self.path(&file))?;
             remove_offsets(offsets, file.id);
             self.files.remove(0);
+            self.freed = self.freed.max(Some(file.id));
         }
         sync_folder(&self.folder)
     }
@@ -189,7 +200,10 @@ impl ShardJournal {
         let kept = match (from, &mut self.history) {
             (Some(from), Some(history)) => history.free(from, &self.offsets),
             (Some(from), None) => History::begin(folder.clone(), self.shard, from).map(|history| {
-                self.history = Some(history);
+                self.history = Some(History {
+                    freed: self.forgotten,
+                    ..history
+                });
             }),
             (None, history) => history
                 .take()
@@ -220,6 +234,7 @@ impl ShardJournal {
             .history
             .as_ref()
             .map_or(from, |history| from.max(history.from));
+        let kept_from = self.history.as_ref().map(|history| history.from);
         let kept = self.history.iter().flat_map(|history| {
             let files = history
                 .files
@@ -232,11 +247,33 @@ impl ShardJournal {
             let length = synced.map_or(file.bytes, |active| active.synced_bytes);
             (*file, self.folder.join(file.id.name()), length)
         });
-        let mut files = Vec::new();
-        // Two files suffice: a page that reaches the end of the first file continues in the second.
-        for (file, path, length) in kept.chain(live).filter(|(file, ..)| file.last >= start).take(2) {
-            let open = File::open(&path).map_err(at(&path))?;
-            files.push((file, open, length));
+        let (mut files, mut before) = (Vec::new(), None);
+        let mut freed = self.history.as_ref().and_then(|history| history.freed);
+        for (file, path, length) in kept.chain(live) {
+            // The files before the kept entries can have been freed in part.
+            if kept_from.is_some_and(|from| file.last < from) {
+                freed = freed.max(Some(file.id));
+                continue;
+            }
+            // Failed appends use up numbers, so the first entry after a freed file can be above the kept position.
+            let follows_freed = before.is_none() && freed.is_some_and(|freed| freed.precedes(file.id));
+            let missing_from = kept_from
+                .filter(|_| !follows_freed)
+                .and_then(|from| missing_from(before, file.id, from));
+            before = Some((file.id, file.last));
+            if file.last < start {
+                continue;
+            }
+            files.push(PageFile {
+                file,
+                open: File::open(&path).map_err(at(&path))?,
+                length,
+                missing_from,
+            });
+            // Two files suffice: a page that reaches the end of the first file continues in the second.
+            if files.len() == 2 {
+                break;
+            }
         }
         Ok(HistoryReader {
             start,
@@ -250,8 +287,37 @@ impl ShardJournal {
 #[derive(Debug)]
 pub(crate) struct HistoryReader {
     start: SequenceNumber,
-    files: Vec<(JournalFile, File, u64)>,
+    files: Vec<PageFile>,
     offsets: Offsets,
+}
+
+/// Open file of a page.
+#[derive(Debug)]
+struct PageFile {
+    file: JournalFile,
+    open: File,
+    /// Durable length in bytes.
+    length: u64,
+    /// Result of [`missing_from`].
+    missing_from: Option<SequenceNumber>,
+}
+
+/// Returns the position from which the entries before a file are missing, up to its first entry; `None` if no file is
+/// missing before it. `before` is the previous file with its last sequence. Without it, the file is the first one with
+/// entries from the position `from` on.
+fn missing_from(
+    before: Option<(FileId, SequenceNumber)>,
+    id: FileId,
+    from: SequenceNumber,
+) -> Option<SequenceNumber> {
+    let (generation_max, start) = match before {
+        Some((before, last)) if before.epoch == id.epoch => {
+            (before.generation.saturating_add(1), after(last))
+        }
+        Some((_, last)) => (0, after(last)),
+        None => (0, from),
+    };
+    (id.generation > generation_max).then_some(start)
 }
 
 impl HistoryReader {
@@ -268,8 +334,27 @@ impl HistoryReader {
             next: self.start,
         };
         let mut bytes = 0;
-        for (file, open, length) in self.files {
+        for PageFile {
+            file,
+            open,
+            length,
+            missing_from,
+        } in self.files
+        {
             let mut frames = Frames::begin(file.id, open, length, page.next, &self.offsets)?;
+            if frames.follows_missing(missing_from) && frames.first > page.next {
+                // The next page begins with the missing file.
+                if !page.entries.is_empty() {
+                    return Ok(page);
+                }
+                tracing::warn!(
+                    before = file.id.name(),
+                    "a file of the history of the journal is missing"
+                );
+                page.is_damaged = true;
+                page.from = frames.first;
+                page.next = page.from;
+            }
             let end = end_of(file.id.epoch);
             while bytes < bytes_max {
                 match frames.next()? {
@@ -353,6 +438,12 @@ impl Frames {
         })
     }
 
+    /// Returns true if entries between a position and the first entry of the file are missing.
+    fn follows_missing(&self, from: Option<SequenceNumber>) -> bool {
+        // A damaged header does not show the first entry. Such a file is reported as damaged as a whole.
+        !self.is_damaged && from.is_some_and(|from| self.first > from)
+    }
+
     /// Returns the next intact frame; `None` at the end, and at damage.
     fn next(&mut self) -> Result<Option<(SequenceNumber, Bytes)>> {
         if self.is_damaged || self.offset >= self.length {
@@ -398,16 +489,23 @@ impl Frames {
     }
 }
 
-/// Checks all files of a history. Returns one sentence for each damaged file.
-pub(crate) fn findings(folder: &Path) -> Result<Vec<String>> {
+/// Checks all files of a history, and that no file is missing between them or before the files in `journals`. Returns
+/// one sentence for each damaged or missing file.
+pub(crate) fn findings(folder: &Path, journals: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
+    let (mut markers, mut files) = (BTreeMap::new(), Vec::new());
     for path in list(folder).map_err(at(folder))? {
         let name = path
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        if shard_of_marker(name).is_some() && read_marker(&path).map_err(at(&path))?.is_none() {
-            findings.push(format!("{} is damaged", path.display()));
+        if let Some(shard) = shard_of_marker(name) {
+            match read_marker(&path).map_err(at(&path))? {
+                Some(from) => {
+                    markers.insert(shard, from);
+                }
+                None => findings.push(format!("{} is damaged", path.display())),
+            }
         }
         let Some((last, id)) = parse_name(name) else {
             continue;
@@ -422,8 +520,52 @@ pub(crate) fn findings(folder: &Path) -> Result<Vec<String>> {
                 walked.intact_bytes
             ));
         }
+        files.push((last, id, path));
+    }
+    files.sort_unstable();
+    let live = file_ids(journals)?;
+    for (shard, from) in markers {
+        let of_shard = |id: &FileId| id.shard == shard;
+        let kept = files.iter().filter(|(last, id, _)| of_shard(id) && *last >= from);
+        let mut before = None;
+        for (last, id, path) in kept {
+            let missing = missing_from(before, *id, from);
+            if let Some(missing) = missing
+                && first_entry(path).map_err(at(path))? > Some(missing)
+            {
+                findings.push(missing_before(path));
+            }
+            before = Some((*id, *last));
+        }
+        let live = live.iter().find(|id| of_shard(id)).copied();
+        if let (Some(before), Some(live)) = (before, live)
+            && missing_from(Some(before), live, from).is_some()
+        {
+            findings.push(missing_before(&journals.join(live.name())));
+        }
     }
     Ok(findings)
+}
+
+fn missing_before(path: &Path) -> String {
+    format!(
+        "the file of the history before {} is missing: change streams have a gap there",
+        path.display()
+    )
+}
+
+/// Returns the sequence of the first entry of a file, by its header; `None` if the header is damaged.
+fn first_entry(path: &Path) -> io::Result<Option<SequenceNumber>> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    File::open(path)?
+        .take(HEADER_BYTES as u64)
+        .read_to_end(&mut header)?;
+    let id = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(parse_name);
+    let is_intact = id.is_some_and(|(_, id)| id.check_header(&header) == HeaderCheck::Intact);
+    Ok(first_of(&header).filter(|_| is_intact))
 }
 
 fn after(sequence: SequenceNumber) -> SequenceNumber {

@@ -260,7 +260,7 @@ pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
 }
 
 /// Returns the journal files of a folder, in order. Other files are ignored.
-fn file_ids(folder: &Path) -> Result<Vec<FileId>> {
+pub(super) fn file_ids(folder: &Path) -> Result<Vec<FileId>> {
     let mut ids = Vec::new();
     for path in list(folder).map_err(at(folder))? {
         match path

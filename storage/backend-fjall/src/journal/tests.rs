@@ -322,7 +322,11 @@ fn damage_in_a_history_is_a_gap_and_the_entries_around_it_are_read() {
     let journal = with_history(root.path());
     assert_eq!(page(&journal, 0), (0, false, (0..20).collect(), 20));
     let history = root.path().join("history");
-    assert_eq!(history_findings(&history).expect("read"), Vec::<String>::new());
+    let live = root.path().join("journal");
+    assert_eq!(
+        history_findings(&history, &live).expect("read"),
+        Vec::<String>::new()
+    );
 
     let damaged = fs::read_dir(&history)
         .expect("files")
@@ -339,7 +343,7 @@ fn damage_in_a_history_is_a_gap_and_the_entries_around_it_are_read() {
     assert_eq!(sequences, (0..next).collect::<Vec<_>>());
     // The page that begins with the damage continues with the next file.
     assert_eq!(page(&journal, next), (20, true, (20..30).collect(), 30));
-    let findings = history_findings(&history).expect("read");
+    let findings = history_findings(&history, &live).expect("read");
     assert_eq!(findings.len(), 1, "{findings:?}");
 
     // A start reads none of the files, and finds all of them.
@@ -347,4 +351,77 @@ fn damage_in_a_history_is_a_gap_and_the_entries_around_it_are_read() {
     let journal = journals.shard(SHARD);
     assert_eq!(journal.lock().history().units.len(), 3);
     assert_eq!(page(&journal.lock(), 30), (30, false, (30..40).collect(), 40));
+}
+
+/// Each file of a history of four is removed in turn; the last one is in the folder of the journal.
+#[test]
+fn a_missing_file_of_a_history_is_a_gap() {
+    for (name, missing) in [("09-", 0..10), ("13-", 10..20), ("1d-", 20..30)] {
+        let root = tempfile::tempdir().expect("a folder");
+        drop(with_history(root.path()));
+        let history = root.path().join("history");
+        let live = root.path().join("journal");
+        let removed = fs::read_dir(&history)
+            .expect("files")
+            .map(|file| file.expect("a file").path())
+            .find(|path| path.to_string_lossy().contains(&format!("00000000000000{name}")))
+            .expect("the file");
+        fs::remove_file(removed).expect("remove");
+        let findings = history_findings(&history, &live).expect("read");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("is missing"), "{findings:?}");
+
+        let journals = Journals::open(&live, root.path(), false).expect("open");
+        let journal = journals.shard(SHARD);
+        let (mut next, mut seen, mut gaps) = (0, Vec::new(), Vec::new());
+        while next < 40 {
+            let (from, is_damaged, sequences, after) = page(&journal.lock(), next);
+            if from > next {
+                assert!(is_damaged);
+                gaps.push(next..from);
+            }
+            seen.extend(sequences);
+            next = after;
+        }
+        assert_eq!(gaps, std::slice::from_ref(&missing));
+        let expected = (0..40).filter(|sequence| !missing.contains(sequence));
+        assert_eq!(seen, expected.collect::<Vec<u64>>());
+    }
+}
+
+/// The first file is not kept, because the history begins after it. It is forgotten before the next file begins.
+#[test]
+fn skipped_numbers_at_the_begin_of_a_history_are_not_a_gap() {
+    let root = tempfile::tempdir().expect("a folder");
+    let folder = root.path().join("journal");
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut journal = ShardJournal::new(&folder, SHARD);
+    append_to_history(&mut journal, 0);
+    journal.keep_history(Some(SequenceNumber(60))).expect("kept");
+    append_to_history(&mut journal, 100);
+    assert_eq!(page(&journal, 60), (60, false, (100..160).collect(), 160));
+}
+
+/// Numbers of failed appends are used up, so a file need not begin at the number after the file before it.
+#[test]
+fn skipped_numbers_of_a_history_are_not_a_gap() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut journal = with_empty_history(root.path());
+    append_to_history(&mut journal, 0);
+    append_to_history(&mut journal, 100);
+    assert_eq!(page(&journal, 60), (60, false, (100..160).collect(), 160));
+    let (history, live) = (root.path().join("history"), root.path().join("journal"));
+    assert_eq!(
+        history_findings(&history, &live).expect("read"),
+        Vec::<String>::new()
+    );
+    // The first file is freed. A reader that has read all of it is at its end.
+    journal.keep_history(Some(SequenceNumber(60))).expect("kept");
+    assert_eq!(page(&journal, 60), (60, false, (100..160).collect(), 160));
+    journal.keep_history(Some(SequenceNumber(100))).expect("kept");
+    assert_eq!(page(&journal, 0), (100, false, (100..160).collect(), 160));
+    assert_eq!(
+        history_findings(&history, &live).expect("read"),
+        Vec::<String>::new()
+    );
 }
