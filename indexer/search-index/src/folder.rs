@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tantivy::directory::error::OpenReadError;
+use tantivy::index::SegmentComponent;
 use tantivy::indexer::IndexWriterOptions;
 use tantivy::merge_policy::LogMergePolicy;
 use tantivy::schema::Schema;
@@ -12,6 +14,15 @@ use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyError};
 
 /// Name of the file that lists the segments of the last commit.
 const META_FILE: &str = "meta.json";
+/// Files that every segment has.
+const SEGMENT_FILES: [SegmentComponent; 6] = [
+    SegmentComponent::Postings,
+    SegmentComponent::Positions,
+    SegmentComponent::FastFields,
+    SegmentComponent::FieldNorms,
+    SegmentComponent::Terms,
+    SegmentComponent::Store,
+];
 /// Ratio of deleted documents above which a segment is rewritten.
 const DELETED_RATIO_MAX: f32 = 0.3;
 
@@ -32,8 +43,8 @@ pub(crate) fn open<P>(
     if index.schema() != *schema {
         return Err(unsound("different schema"));
     }
-    if !index.validate_checksum()?.is_empty() {
-        return Err(unsound("wrong checksum"));
+    if let Some(damage) = damage_of(&index, folder)? {
+        return Err(unsound(&damage));
     }
     let meta = index.load_metas()?;
     let decoded = match meta.payload {
@@ -49,34 +60,77 @@ pub(crate) fn open<P>(
 /// Compares the files of an index with their checksums, and changes nothing. Returns a description of the damage;
 /// `None` if the index is sound, or if the folder holds no index. Reads all files of the last commit.
 pub fn check(folder: &Path) -> Option<String> {
+    if folder.exists() && !folder.is_dir() {
+        return Some(format!("{} is not a folder", folder.display()));
+    }
     if !folder.join(META_FILE).exists() {
         return None;
     }
-    let damaged = Index::open_in_dir(folder).and_then(|index| index.validate_checksum());
-    match damaged {
-        Ok(files) if files.is_empty() => None,
-        Ok(files) => {
-            let mut files: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
-            files.sort();
-            let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-            Some(format!("wrong checksum of {}", files.join(", ")))
-        }
-        Err(error) => Some(format!("{}: {error}", folder.display())),
-    }
+    let damage = Index::open_in_dir(folder).and_then(|index| damage_of(&index, folder));
+    damage.unwrap_or_else(|error| Some(format!("{}: {error}", folder.display())))
 }
 
-/// Creates an empty index. Creates the folder if it does not exist; otherwise deletes its files.
+/// Describes the files of the last commit that are damaged, missing, or not in the list of files. Returns `None` if all
+/// files are sound.
+///
+/// [`Index::validate_checksum`] checks only files in tantivy's list of managed files. If the list is lost, it checks no
+/// file, and files that are missing as well are found only by the first use of the index.
+fn damage_of(index: &Index, folder: &Path) -> tantivy::Result<Option<String>> {
+    let listed = index.directory().list_managed_files();
+    let (mut wrong, mut missing, mut unlisted) = (Vec::new(), Vec::new(), Vec::new());
+    for segment in index.load_metas()?.segments {
+        let deletes = segment.has_deletes().then_some(SegmentComponent::Delete);
+        for component in SEGMENT_FILES.into_iter().chain(deletes) {
+            let file = segment.relative_path(component);
+            let path = folder.join(&file);
+            match index.directory().validate_checksum(&file) {
+                Ok(true) if listed.contains(&file) => {}
+                Ok(true) => unlisted.push(path),
+                Ok(false) => wrong.push(path),
+                Err(OpenReadError::FileDoesNotExist(_)) => missing.push(path),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    let mut damage = Vec::new();
+    for (what, mut files) in [
+        ("wrong checksum of", wrong),
+        ("missing:", missing),
+        ("not in the list of files:", unlisted),
+    ] {
+        if !files.is_empty() {
+            files.sort();
+            let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            damage.push(format!("{what} {}", files.join(", ")));
+        }
+    }
+    Ok((!damage.is_empty()).then(|| damage.join("; ")))
+}
+
+/// Creates an empty index. Creates the folder if it does not exist; otherwise deletes its files. Folders inside it are
+/// kept, because they hold other indexes, unless they have the name of a file of tantivy.
 ///
 /// # Errors
 ///
 /// An error of the file system.
 pub(crate) fn create(folder: &Path, schema: Schema) -> tantivy::Result<Index> {
+    if folder.exists() && !folder.is_dir() {
+        std::fs::remove_file(folder)?;
+    }
     std::fs::create_dir_all(folder)?;
     let files: Vec<PathBuf> = std::fs::read_dir(folder)?
         .map(|file| Ok(file?.path()))
         .collect::<std::io::Result<_>>()?;
-    for file in files.iter().filter(|file| file.is_file()) {
-        std::fs::remove_file(file)?;
+    for file in &files {
+        // The names of all files of tantivy contain a dot, and the names of folders of other indexes do not.
+        let is_of_tantivy = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().contains(&b'.'));
+        match file.is_dir() {
+            true if is_of_tantivy => std::fs::remove_dir_all(file)?,
+            true => {}
+            false => std::fs::remove_file(file)?,
+        }
     }
     Index::create_in_dir(folder, schema)
 }

@@ -229,10 +229,15 @@ impl RowIndex {
         let folders: Vec<_> = (0..sharding.count())
             .map(|shard| shard_folder(folder, shard))
             .collect();
-        let opened = folders
-            .iter()
-            .map(|folder| folder::open::<RowPosition>(folder, &schema, decode));
-        let (indexes, positions): (Vec<Index>, Vec<_>) = match opened.collect::<tantivy::Result<Vec<_>>>() {
+        let shard = |index: Index| {
+            register_tokenizers(&index, &columns);
+            Shard::new(index, heap_bytes)
+        };
+        let opened = folders.iter().map(|folder| {
+            let (index, position) = folder::open::<RowPosition>(folder, &schema, decode)?;
+            Ok((shard(index)?, position))
+        });
+        let (shards, positions): (Vec<Shard>, Vec<_>) = match opened.collect::<Result<Vec<_>>>() {
             Ok(found) => found.into_iter().unzip(),
             Err(error) => {
                 if folder.exists() {
@@ -241,29 +246,19 @@ impl RowIndex {
                 // The first shard is created first. From then on, the index has no position.
                 let created = folders.iter().map(|folder| {
                     let index = folder::create(folder, schema.clone())?;
-                    Ok((index, None))
+                    Ok((shard(index)?, None))
                 });
-                let created = created.collect::<tantivy::Result<Vec<_>>>()?;
+                let created = created.collect::<Result<Vec<_>>>()?;
                 created.into_iter().unzip()
             }
         };
         // The position of the first shard is that of the index, unless another shard was never committed.
         let is_complete = positions.iter().all(Option::is_some);
         let position = positions.into_iter().next().flatten().filter(|_| is_complete);
-        for (index, column) in indexes
-            .iter()
-            .flat_map(|index| columns.iter().map(move |column| (index, column)))
-        {
-            if let RowForm::Text(analyzer) = column.form {
-                let tokenizers = index.tokenizers();
-                tokenizers.register(&schema::tokenizer_name(analyzer), schema::tokenizer(analyzer));
-            }
-        }
-        let shards = indexes.into_iter().map(|index| Shard::new(index, heap_bytes));
         let opened = Self {
             columns,
             fields,
-            shards: shards.collect::<Result<_>>()?,
+            shards,
             sharding,
         };
         Ok((opened, position))
@@ -524,5 +519,15 @@ impl RowIndex {
             Ok(())
         };
         self.shards.iter().try_for_each(|shard| shard.change(delete))
+    }
+}
+
+/// Registers the tokenizers of the text columns, which an index needs to add documents.
+fn register_tokenizers(index: &Index, columns: &[RowColumn]) {
+    for column in columns {
+        if let RowForm::Text(analyzer) = column.form {
+            let tokenizers = index.tokenizers();
+            tokenizers.register(&schema::tokenizer_name(analyzer), schema::tokenizer(analyzer));
+        }
     }
 }

@@ -15,6 +15,7 @@
 //! | [`compensated_sum`] | [`CompensatedSum`]: sum of doubles with compensated rounding errors |
 //! | [`job`] | [`JobKind`]: kinds of background jobs |
 //! | [`measurements`] | [`Measurements`]: measurement of each row of a group |
+//! | [`log_linear`] | [`LogLinearHistogram`]: number of doubles per bucket, for percentiles |
 //! | `joined` | columns of values of variable length in one buffer |
 //! | [`model_tag`] | [`ModelTag`]: first bytes of a journal entry; they identify its data model |
 //! | [`parts`] | [`PartsSpec`], [`TierScope`]: division of a wide table into parts by time, and their tiers |
@@ -46,6 +47,7 @@ pub mod id;
 pub mod identity;
 pub mod job;
 mod joined;
+pub mod log_linear;
 pub mod measurements;
 pub mod model_tag;
 pub mod partition;
@@ -65,6 +67,7 @@ pub use geo::GeoPoint;
 pub use id::{FieldId, GroupId, Ordinal, PartId, SegmentId, SequenceNumber, TableId, TimelineId};
 pub use identity::Identity;
 pub use job::JobKind;
+pub use log_linear::LogLinearHistogram;
 pub use measurements::Measurements;
 pub use model_tag::ModelTag;
 pub use partition::{KEY_BYTES_MAX, KeyRange, PartRef, Partition, SegmentRef, Space, Unit};

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ops::{Bound, RangeInclusive};
 
 use roaring::RoaringBitmap;
-use tantivy::columnar::Column;
+use tantivy::columnar::{Column, MonotonicallyMappableToU64};
 use tantivy::postings::{Postings, TermInfo};
 use tantivy::schema::Field;
 use tantivy::{DocSet, SegmentReader, TERMINATED};
@@ -440,16 +440,30 @@ impl<'a> Segment<'a> {
     }
 
     /// Returns the documents with a value in a range. The result is incomplete if the search is stopped.
-    fn scan<T: PartialOrd + Copy + std::fmt::Debug + Send + Sync + 'static>(
+    fn scan<T: MonotonicallyMappableToU64>(
         &self,
         values: &Column<T>,
         range: RangeInclusive<T>,
     ) -> RoaringBitmap {
-        // A scan for values outside the range of the column would return wrong documents.
+        // A scan for values outside the range of the column would return wrong documents. The bits are compared,
+        // because every comparison with NaN is false, and NaN can be the bound of a column.
         let (min, max) = (values.min_value(), values.max_value());
-        let low = if *range.start() < min { min } else { *range.start() };
-        let high = if *range.end() > max { max } else { *range.end() };
-        if low > high {
+        let lower = |one: T, other: T| {
+            if one.to_u64() <= other.to_u64() {
+                one
+            } else {
+                other
+            }
+        };
+        let higher = |one: T, other: T| {
+            if one.to_u64() >= other.to_u64() {
+                one
+            } else {
+                other
+            }
+        };
+        let (low, high) = (higher(min, *range.start()), lower(max, *range.end()));
+        if low.to_u64() > high.to_u64() {
             return RoaringBitmap::new();
         }
         let mut step = Vec::new();

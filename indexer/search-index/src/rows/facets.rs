@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
-use sketches_ddsketch::{Config, DDSketch};
 use tantivy::SegmentReader;
 use tantivy::columnar::{Cardinality, Column, MonotonicallyMappableToU64, StrColumn};
 use tideline_condition::{Node, ValueRef};
-use tideline_model::GeoPoint;
+use tideline_model::{GeoPoint, LogLinearHistogram};
 
 use super::expiry::CellExpiry;
 use super::geo::GeoColumn;
@@ -31,15 +30,20 @@ pub const FACET_KEYS_MAX: usize = 4;
 pub const FACET_GROUPS_MAX: usize = 10_000;
 /// Maximum number of groups on all levels that are counted.
 const FACET_COUNTED_MAX: usize = 1_000_000;
-/// Maximum number of sketches for percentiles: groups on all levels, times the metrics with percentiles. A sketch takes
-/// up to 32 KiB.
+/// Maximum number of sketches for percentiles: groups on all levels, times the metrics with percentiles.
 const FACET_SKETCHES_MAX: usize = 20_000;
+/// Maximum number of buckets of all sketches, at 20 to 40 bytes each. Values that differ by a factor of 1,000 take up to
+/// 640 buckets of a sketch.
+const FACET_BUCKETS_MAX: usize = 16_000_000;
 /// Maximum number of groups of a result.
 const FACET_ANSWER_MAX: usize = 100_000;
 /// Maximum number of texts of a segment that are counted in an array.
 const COUNTED_TEXTS_MAX: usize = 1 << 22;
 /// Number of rows, groups and values that are counted between two checks of the stop signal and of the limits.
 const COUNTED_BETWEEN_CHECKS: usize = 1 << 13;
+
+/// Histogram of the values of a group. With six bits, half the width of a bucket is less than 0.8 % of its values.
+type Sketch = LogLinearHistogram<6>;
 
 /// Request for counts of rows.
 pub struct RowFacetQuery<'q> {
@@ -136,7 +140,7 @@ pub struct RowSums {
     pub min: Option<u64>,
     /// Highest value.
     pub max: Option<u64>,
-    sketch: Option<Box<DDSketch>>,
+    sketch: Option<Box<Sketch>>,
 }
 
 impl std::fmt::Debug for RowSums {
@@ -151,39 +155,39 @@ impl std::fmt::Debug for RowSums {
 impl RowSums {
     fn of(metric: RowMetric) -> Self {
         Self {
-            sketch: metric
-                .has_percentiles
-                .then(|| Box::new(DDSketch::new(Config::defaults()))),
+            sketch: metric.has_percentiles.then(Box::default),
             ..Self::default()
         }
     }
 
-    fn add(&mut self, bits: u64, value: f64) {
+    /// Adds a value. Returns the number of new buckets of the sketch.
+    fn add(&mut self, bits: u64, value: f64) -> usize {
         self.count += 1;
         self.sum += value;
         self.min = Some(self.min.map_or(bits, |min| min.min(bits)));
         self.max = Some(self.max.map_or(bits, |max| max.max(bits)));
-        if let Some(sketch) = &mut self.sketch {
-            sketch.add(value);
-        }
+        self.sketch.as_mut().map_or(0, |sketch| sketch.add(value))
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds the values of other aggregates. Returns the number of new buckets of the sketch.
+    fn merge(&mut self, other: &Self) -> usize {
         self.count += other.count;
         self.sum += other.sum;
         self.min = self.min.into_iter().chain(other.min).min();
         self.max = self.max.into_iter().chain(other.max).max();
-        if let (Some(sketch), Some(other)) = (&mut self.sketch, &other.sketch) {
-            let merged = sketch.merge(other);
-            debug_assert!(merged.is_ok(), "both sketches have the same configuration");
+        match (&mut self.sketch, &other.sketch) {
+            (Some(sketch), Some(other)) => sketch.merge(other),
+            _ => 0,
         }
     }
 
     /// Returns a percentile, 0 to 100, with a relative error of at most 1 %; `None` without values, or if the metric
-    /// was requested without percentiles.
+    /// was requested without percentiles. NaN is not counted, and numbers closer to 0 than [`f64::MIN_POSITIVE`] count
+    /// as 0.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
-        let sketch = self.sketch.as_ref()?;
-        sketch.quantile(percent / 100.0).ok().flatten()
+        let ranked = self.sketch.as_ref()?.ranked()?;
+        let rank = ((percent / 100.0) * ranked.last() as f64) as u64;
+        Some(ranked.at(rank))
     }
 }
 
@@ -208,11 +212,11 @@ struct Counted {
 }
 
 impl Counted {
-    fn merge(&mut self, other: &Self) {
+    /// Adds other rows. Returns the number of new buckets of the sketches.
+    fn merge(&mut self, other: &Self) -> usize {
         self.rows += other.rows;
-        for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
-            sums.merge(other);
-        }
+        let sums = self.sums.iter_mut().zip(&other.sums);
+        sums.map(|(sums, other)| sums.merge(other)).sum()
     }
 }
 
@@ -242,13 +246,14 @@ impl RowIndex {
         let mut all = empty.clone();
         // Groups of each level by the values of their keys.
         let mut levels: Vec<HashMap<Vec<SortValue>, Counted>> = vec![HashMap::new(); query.by.len()];
+        let mut buckets = 0;
         let searchers = self.searchers(shown.shards);
         for found in self.each_segment(&searchers, query.root, shown, query.is_stopped) {
             let (reader, found) = found?;
             let columns = &self.fields.columns;
             let mut count = Count::new(reader, columns, query, shown, &empty).map_err(RowIndexError)?;
             count.take(&found)?;
-            all.merge(&count.all);
+            buckets += all.merge(&count.all);
             let values = count.values().map_err(RowIndexError)?;
             for (number, level) in count.levels.iter().enumerate() {
                 for (codes, counted) in level {
@@ -256,13 +261,12 @@ impl RowIndex {
                         values.get(code).cloned().unwrap_or(SortValue::Missing)
                     };
                     let values = values[..=number].iter().zip(codes).map(of_code).collect();
-                    levels[number]
-                        .entry(values)
-                        .or_insert_with(|| empty.clone())
-                        .merge(counted);
+                    let merged = levels[number].entry(values);
+                    buckets += merged.or_insert_with(|| empty.clone()).merge(counted);
                 }
             }
             check_count(query, levels.iter().map(HashMap::len).sum())?;
+            check_buckets(buckets)?;
         }
         Tree::new(query, levels).facets(all, &[])
     }
@@ -279,6 +283,15 @@ fn check_count(query: &RowFacetQuery<'_>, groups: usize) -> crate::Result<()> {
     limit("number of counted groups", FACET_COUNTED_MAX, groups)
 }
 
+/// Returns an error if the sketches have more buckets than the memory of a request allows.
+fn check_buckets(buckets: usize) -> crate::Result<()> {
+    limit(
+        "number of buckets of values for percentiles",
+        FACET_BUCKETS_MAX,
+        buckets,
+    )
+}
+
 /// Count of the rows of a segment.
 struct Count<'q> {
     query: &'q RowFacetQuery<'q>,
@@ -287,6 +300,8 @@ struct Count<'q> {
     metrics: Vec<Metric>,
     all: Counted,
     levels: Vec<HashMap<Codes, Counted>>,
+    /// Number of buckets of all sketches.
+    buckets: usize,
 }
 
 impl<'q> Count<'q> {
@@ -313,6 +328,7 @@ impl<'q> Count<'q> {
             metrics: metrics.collect::<tantivy::Result<_>>()?,
             all: empty.clone(),
             levels: vec![HashMap::new(); query.by.len()],
+            buckets: 0,
         })
     }
 
@@ -346,7 +362,7 @@ impl<'q> Count<'q> {
                 values.extend(of_row.map(|bits| (number, bits, as_double(metric.form, bits))));
             }
             self.step(&mut unchecked, 1 + values.len())?;
-            self.all.add(&values);
+            self.buckets += self.all.add(&values);
             groups.clear();
             groups.push(Codes::default());
             for (level, key) in self.keys.iter().enumerate() {
@@ -362,7 +378,7 @@ impl<'q> Count<'q> {
                         let mut group: Codes = *group;
                         group[level] = *code;
                         let counted = self.levels[level].entry(group);
-                        counted.or_insert_with(|| self.empty.clone()).add(&values);
+                        self.buckets += counted.or_insert_with(|| self.empty.clone()).add(&values);
                         inner.push(group);
                     }
                 }
@@ -387,7 +403,8 @@ impl<'q> Count<'q> {
         if (self.query.is_stopped)() {
             return Err(SearchError::Stopped);
         }
-        check_count(self.query, self.levels.iter().map(HashMap::len).sum())
+        check_count(self.query, self.levels.iter().map(HashMap::len).sum())?;
+        check_buckets(self.buckets)
     }
 
     /// Returns the values of the codes of each key.
@@ -623,12 +640,15 @@ impl KeyValues {
 }
 
 impl Counted {
-    /// Adds a row with its values: index of the metric, bits, and number.
-    fn add(&mut self, values: &[(usize, u64, f64)]) {
+    /// Adds a row with its values: index of the metric, bits, and number. Returns the number of new buckets of the
+    /// sketches.
+    fn add(&mut self, values: &[(usize, u64, f64)]) -> usize {
         self.rows += 1;
-        for (metric, bits, value) in values {
-            self.sums[*metric].add(*bits, *value);
-        }
+        let sums = &mut self.sums;
+        let added = values
+            .iter()
+            .map(|(metric, bits, value)| sums[*metric].add(*bits, *value));
+        added.sum()
     }
 }
 

@@ -200,6 +200,10 @@ impl ColumnFields {
             }
             (RowForm::Signed, ValueRef::Signed(number)) => document.add_i64(self.values, number),
             (RowForm::Unsigned, ValueRef::Unsigned(number)) => document.add_u64(self.values, number),
+            // All NaN have the same bits, which sort after all numbers.
+            (RowForm::Float, ValueRef::Float(number)) if number.is_nan() => {
+                document.add_f64(self.values, f64::NAN);
+            }
             // Both zeros are the same number.
             (RowForm::Float, ValueRef::Float(number)) => document.add_f64(self.values, number + 0.0),
             (RowForm::Boolean, ValueRef::Boolean(value)) => document.add_bool(self.values, value),
@@ -240,9 +244,10 @@ impl Tokenizer for WordTokenizer {
     type TokenStream<'a> = Words;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> Words {
-        let words = analyzed(self.0, text).into_iter();
-        let words = words.filter(|word| word.word.len() <= KEYWORD_BYTES_MAX);
-        let tokens = words.enumerate().map(|(position, word)| Token {
+        // A word that is not indexed has a position, so that the words around it are no phrase.
+        let words = analyzed(self.0, text).into_iter().enumerate();
+        let words = words.filter(|(_, word)| word.word.len() <= KEYWORD_BYTES_MAX);
+        let tokens = words.map(|(position, word)| Token {
             offset_from: word.at.start,
             offset_to: word.at.end,
             position,

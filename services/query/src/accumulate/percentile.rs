@@ -1,13 +1,9 @@
 //! Percentiles: exact for at most [`EXACT_VALUES_MAX`] values per window, otherwise estimated from a histogram.
 //!
-//! The histogram is log-linear, as in HdrHistogram (<https://github.com/HdrHistogram/HdrHistogram>). A bucket
-//! contains the doubles with the same sign, exponent and first eight bits of the fraction. The width of a bucket of
-//! normal doubles is therefore at most 1/256 of its values. The bucket of a value is found with one shift. The counts
-//! depend neither on the order nor on the partition of the values. An estimate is therefore the same for any
-//! distribution over tiers and workers. Sketches such as t-digest and KLL do not guarantee that.
+//! The histogram ([`LogLinearHistogram`]) gives the same estimate for any distribution of the values over tiers and
+//! workers. The width of a bucket of normal doubles is at most 1/256 of its values.
 
-use hashbrown::HashMap;
-use tideline_engine::model::ColumnData;
+use tideline_engine::model::{ColumnData, LogLinearHistogram};
 
 use super::Slice;
 use crate::function::Percentile;
@@ -15,10 +11,11 @@ use crate::result::ValueRef;
 
 /// Maximum number of values of one window for which a percentile is exact, at 8 bytes each.
 pub const EXACT_VALUES_MAX: usize = 4_096;
-/// Number of low bits of a double that its bucket ignores: the 52 bits of the fraction less eight.
-const SHIFT: u32 = 44;
 /// Estimated bytes of a bucket in the map.
 const BUCKET_BYTES: u64 = 20;
+
+/// Histogram of the values of a window. Its buckets distinguish eight bits of the fraction.
+type Histogram = LogLinearHistogram<8>;
 
 /// Values of each window.
 #[derive(Debug)]
@@ -34,15 +31,6 @@ struct Values {
     /// All values except NaN, in any order; empty if there is a histogram.
     exact: Vec<f64>,
     histogram: Option<Box<Histogram>>,
-}
-
-/// Number of values in each bucket.
-#[derive(Debug)]
-struct Histogram {
-    buckets: HashMap<u32, u64>,
-    count: u64,
-    lowest: f64,
-    highest: f64,
 }
 
 impl Percentiles {
@@ -94,7 +82,7 @@ impl Percentiles {
         let values = &self.windows[window];
         let value = match &values.histogram {
             None => exact(&values.exact, self.percentile),
-            Some(histogram) => Some(histogram.estimate(self.percentile)),
+            Some(histogram) => estimate(histogram, self.percentile),
         };
         value.map(ValueRef::Float)
     }
@@ -120,7 +108,9 @@ impl Percentiles {
         let mut values = values.peekable();
         if values.peek().is_some() {
             let histogram = kept.histogram();
-            values.for_each(|value| histogram.add(value));
+            for value in values {
+                histogram.add(value);
+            }
         }
         self.held = self.held + kept.bytes() - before;
     }
@@ -128,7 +118,7 @@ impl Percentiles {
 
 impl Values {
     fn bytes(&self) -> u64 {
-        let buckets = self.histogram.as_ref().map_or(0, |of| of.buckets.capacity());
+        let buckets = self.histogram.as_ref().map_or(0, |of| of.capacity());
         (self.exact.capacity() * size_of::<f64>()) as u64 + buckets as u64 * BUCKET_BYTES
     }
 
@@ -136,62 +126,17 @@ impl Values {
     fn histogram(&mut self) -> &mut Histogram {
         let exact = std::mem::take(&mut self.exact);
         let histogram = self.histogram.get_or_insert_default();
-        exact.iter().for_each(|value| histogram.add(*value));
+        for value in exact {
+            histogram.add(value);
+        }
         histogram
     }
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self {
-            buckets: HashMap::new(),
-            count: 0,
-            lowest: f64::INFINITY,
-            highest: f64::NEG_INFINITY,
-        }
-    }
-}
-
-impl Histogram {
-    fn add(&mut self, value: f64) {
-        *self.buckets.entry(bucket(value)).or_default() += 1;
-        self.count += 1;
-        self.lowest = self.lowest.min(value);
-        self.highest = self.highest.max(value);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (bucket, count) in &other.buckets {
-            *self.buckets.entry(*bucket).or_default() += count;
-        }
-        self.count += other.count;
-        self.lowest = self.lowest.min(other.lowest);
-        self.highest = self.highest.max(other.highest);
-    }
-
-    fn estimate(&self, percentile: Percentile) -> f64 {
-        let mut buckets: Vec<(u32, u64)> = self
-            .buckets
-            .iter()
-            .map(|(bucket, count)| (*bucket, *count))
-            .collect();
-        buckets.sort_unstable();
-        between(self.count, percentile, |rank| {
-            if rank == 0 {
-                return self.lowest;
-            }
-            if rank == self.count - 1 {
-                return self.highest;
-            }
-            let mut below = 0;
-            let found = buckets.iter().find(|(_, count)| {
-                below += count;
-                rank < below
-            });
-            let middle = found.map_or(self.highest, |(bucket, _)| middle(*bucket));
-            middle.clamp(self.lowest, self.highest)
-        })
-    }
+/// Estimates the percentile of the values of a histogram; `None` without values.
+fn estimate(histogram: &Histogram, percentile: Percentile) -> Option<f64> {
+    let ranked = histogram.ranked()?;
+    Some(between(ranked.last() + 1, percentile, |rank| ranked.at(rank)))
 }
 
 /// Returns the percentile of values in any order; `None` without values.
@@ -223,36 +168,6 @@ fn between(count: u64, percentile: Percentile, at: impl Fn(u64) -> f64) -> f64 {
     }
 }
 
-/// Returns the bucket of a value. Bucket numbers rise with the values.
-fn bucket(value: f64) -> u32 {
-    // Adding zero removes the sign of −0.0.
-    let bits = (value + 0.0).to_bits();
-    let ordered = if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
-    (ordered >> SHIFT) as u32
-}
-
-/// Returns the value in the middle of a bucket.
-fn middle(bucket: u32) -> f64 {
-    let of = |ordered: u64| {
-        f64::from_bits(if ordered >> 63 == 1 {
-            ordered & !(1 << 63)
-        } else {
-            !ordered
-        })
-    };
-    let first = u64::from(bucket) << SHIFT;
-    let value = of(first | 1 << (SHIFT - 1));
-    // Buckets next to zero (subnormal numbers) are wide relative to their values: 0 is returned for them. The bucket
-    // of an infinity contains no other number, but its middle is NaN.
-    if !value.is_finite() {
-        f64::INFINITY.copysign(value)
-    } else if value.abs() < f64::MIN_POSITIVE {
-        0.0
-    } else {
-        value
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,32 +190,6 @@ mod tests {
         }
         assert_eq!(exact(&[], percentile(50.0)), None);
         assert_eq!(exact(&[7.0], percentile(99.0)), Some(7.0));
-    }
-
-    #[test]
-    fn a_bucket_holds_its_values_within_a_share_of_themselves() {
-        let mut value = -1e300;
-        let mut before = 0;
-        while value < 1e300 {
-            let number = bucket(value);
-            assert!(number >= before, "{value}");
-            before = number;
-            assert!(
-                (middle(number) - value).abs() <= value.abs() / 512.0,
-                "{value} {}",
-                middle(number)
-            );
-            value = if value.abs() < 1e-300 {
-                1e-300
-            } else if value < 0.0 {
-                value / 1.003
-            } else {
-                value * 1.003
-            };
-        }
-        assert_eq!(middle(bucket(f64::INFINITY)), f64::INFINITY);
-        assert_eq!(middle(bucket(f64::NEG_INFINITY)), f64::NEG_INFINITY);
-        assert_eq!((middle(bucket(0.0)), bucket(-0.0)), (0.0, bucket(0.0)));
     }
 
     #[test]
