@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::attribute::AttributeValue;
 use crate::job;
 use crate::query::TimelineSelector;
+use crate::unique;
 
 /// Attribute changes, and the timelines that they apply to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -23,7 +24,11 @@ pub struct ChangeAttributes {
     /// Timelines to change. `{"where": {"and": []}}` selects all.
     pub timelines: TimelineSelector,
     /// Values to set, by attribute key.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "unique::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub set: BTreeMap<String, AttributeValue>,
     /// Attribute keys to remove. Keys that a timeline does not have are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

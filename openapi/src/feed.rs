@@ -1,6 +1,11 @@
-//! Feeds: settings of feed tables, and messages.
+//! Feeds: settings of feed tables, messages, and members.
 //!
 //! Sequence numbers are text in responses, because many JSON parsers would round them. Requests accept text and numbers.
+//! This module holds sequence numbers, messages, searches and feeds; the submodules hold the settings of tables and the
+//! members of feeds.
+
+mod members;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +14,6 @@ use std::str::FromStr;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use tideline_model::feed::{MessageSettings, SEQUENCE, rows_of};
-use tideline_model::{FeedSpec, InboxEntries, InboxSpec, PartPeriod, SequenceSource, WideSpec};
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -21,7 +24,16 @@ use crate::condition::RowFilter;
 use crate::row::Members;
 use crate::row_search::RowSortKey;
 use crate::time::{DurationText, TimeInput};
-use crate::wide::{PartPeriodSchema, PartsArchive, RowColumn, WideSettings};
+use crate::unique;
+
+pub use self::members::{
+    BlockDetail, BlockList, ChangeMember, Conversation, ConversationList, ConversationQuery, CursorList,
+    CursorSet, History, JoinFeed, Member, MemberChanged, MemberDetail, MemberList, MemberQuery,
+    MemberWritten, SetCursor, UserQuery,
+};
+pub use self::settings::{
+    FeedParts, FeedSettings, FeedView, InboxEntriesSchema, InboxSettings, SequenceSourceSchema,
+};
 
 /// Sequence number of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,194 +103,6 @@ impl PartialSchema for Sequence {
 }
 
 impl ToSchema for Sequence {}
-
-/// Settings of the messages of a new feed table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"columns": [{"name": "text", "type": "string"}], "parts": {"every": "month"}}))]
-pub struct FeedSettings {
-    /// Origin of the sequence numbers: `generated` by the server in the order of the writes, or `manual`, given with each
-    /// message. Cannot be changed. Default `generated`.
-    #[serde(default)]
-    #[schema(value_type = SequenceSourceSchema)]
-    pub sequence: SequenceSource,
-    /// Declared columns of the messages. Other columns can be written too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub columns: Vec<RowColumn>,
-    /// Time after the last change of a message at which the message expires: it is hidden immediately, and its
-    /// bytes are freed later. Default: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<DurationText>,
-    /// Members and inboxes. Requires generated sequence numbers, and cannot be changed. Default: feeds have no members.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inboxes: Option<InboxSettings>,
-    /// Division of the messages into parts by their time. Requires generated sequence numbers. Default: no division.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<FeedParts>,
-}
-
-/// Delivery of messages to the inboxes of the members of a feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"push_max": 500}))]
-pub struct InboxSettings {
-    /// Maximum number of members to whose inboxes each message is written, 0 to 1,000. The members of a larger feed read
-    /// its messages from the feed, until it has half as many members. Default 500.
-    #[serde(default = "default_push_max")]
-    pub push_max: u32,
-    /// Maximum number of members of a feed whose messages a job writes to the inboxes after the response: more
-    /// than `push_max`, at most 100,000; 0 = no job. Until the job has written them, and in feeds with more
-    /// members, members read the messages from the feed. Default 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub fan_out_max: u32,
-    /// Content of an inbox entry that is written together with its message. `reference`: the name of the message; a
-    /// read of the inbox reads the message too. `copy`: the columns of the message, without counters. Default
-    /// `reference`.
-    #[serde(default, skip_serializing_if = "InboxEntries::is_reference")]
-    #[schema(value_type = InboxEntriesSchema)]
-    pub entries: InboxEntries,
-}
-
-const fn default_push_max() -> u32 {
-    500
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-/// Content of the entries of inboxes: the name of the message, or a copy of it.
-#[derive(Debug, Clone, Copy, ToSchema)]
-#[schema(as = InboxEntries, rename_all = "lowercase")]
-pub enum InboxEntriesSchema {
-    /// The entry names the message.
-    Reference,
-    /// The entry has the columns of the message.
-    Copy,
-}
-
-impl From<InboxSpec> for InboxSettings {
-    fn from(spec: InboxSpec) -> Self {
-        Self {
-            push_max: spec.push_max,
-            fan_out_max: spec.fan_out_max,
-            entries: spec.entries,
-        }
-    }
-}
-
-impl From<InboxSettings> for InboxSpec {
-    fn from(settings: InboxSettings) -> Self {
-        Self {
-            push_max: settings.push_max,
-            fan_out_max: settings.fan_out_max,
-            entries: settings.entries,
-        }
-    }
-}
-
-/// Division of the messages of a table into parts by their time. A part is moved, archived and dropped as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"every": "month", "hot": "30d", "keep": "365d"}))]
-pub struct FeedParts {
-    /// Length of a part in UTC: `day`, `week` (from Monday) or `month`. Cannot be changed.
-    #[schema(value_type = PartPeriodSchema)]
-    pub every: PartPeriod,
-    /// Minimum time for which a part is kept after its end. Older parts are hidden immediately and dropped
-    /// later. Default: parts are kept until they are dropped on request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep: Option<DurationText>,
-    /// Minimum time for which a part stays in the hot tier after its end. Default: parts stay in the hot tier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hot: Option<DurationText>,
-    /// Minimum time for which messages of a part can be changed after its end. Default: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writable: Option<DurationText>,
-    /// Archive that old parts move into. Default: parts stay in their tier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archive: Option<PartsArchive>,
-}
-
-/// Origin of the sequence numbers of messages: assigned by the server, or given with each message.
-#[derive(Debug, Clone, Copy, ToSchema)]
-#[schema(as = SequenceSource, rename_all = "lowercase")]
-pub enum SequenceSourceSchema {
-    /// Assigned by the server.
-    Generated,
-    /// Given with each message.
-    Manual,
-}
-
-/// Settings of a feed table that do not apply to its rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FeedView {
-    /// Origin of the sequence numbers.
-    #[schema(value_type = SequenceSourceSchema)]
-    pub sequence: SequenceSource,
-    /// Delivery to inboxes. Omitted if feeds have no members.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inboxes: Option<InboxSettings>,
-}
-
-impl From<FeedSpec> for FeedView {
-    fn from(spec: FeedSpec) -> Self {
-        Self {
-            sequence: spec.sequence,
-            inboxes: spec.inboxes.map(InboxSettings::from),
-        }
-    }
-}
-
-impl FeedSettings {
-    /// Converts the settings to those of a table.
-    ///
-    /// # Errors
-    ///
-    /// Returns a message for parts of a table with manual sequence numbers.
-    pub fn into_spec(self) -> Result<(FeedSpec, WideSpec), String> {
-        if self.parts.is_some() && self.sequence == SequenceSource::Manual {
-            return Err("feed.parts: parts follow from generated sequence numbers; omit `parts`, or set `sequence` to \
-                 `generated`"
-                .to_owned());
-        }
-        let feed = FeedSpec {
-            sequence: self.sequence,
-            inboxes: self.inboxes.map(InboxSpec::from),
-        };
-        // Durations and archives are converted as for wide tables.
-        let rows = WideSettings {
-            key: Vec::new(),
-            columns: self.columns,
-            max_versions: 1,
-            version_guard: None,
-            allow_rising_key: false,
-            ttl: self.ttl,
-            ttl_of: crate::wide::TtlOf::default(),
-            parts: self.parts.map(|parts| crate::wide::PartsSettings {
-                by: SEQUENCE.to_owned(),
-                every: parts.every,
-                keep: parts.keep,
-                hot: parts.hot,
-                writable: parts.writable,
-                archive: parts.archive,
-                migrate: None,
-                expire: None,
-                move_bytes_per_second: None,
-            }),
-            groups: Vec::new(),
-            limits: Vec::new(),
-        };
-        let rows = rows.into_spec()?;
-        let messages = MessageSettings {
-            columns: rows.columns,
-            ttl: rows.ttl,
-            parts: rows.parts,
-        };
-        Ok((feed, rows_of(feed, messages)))
-    }
-}
 
 /// Messages to send to one feed: all of them are written, or none.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -509,6 +333,17 @@ pub struct MessageDetail {
     pub request_id: String,
 }
 
+/// Parameters of a read of one message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageReadQuery {
+    /// Principal on whose behalf the request reads. A message that the principal must not see is reported as not
+    /// found. Default: all messages can be read.
+    #[serde(rename = "as", default)]
+    pub principal: Option<String>,
+}
+
 /// Number of messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"count": 17, "next": null, "request_id": "01jd3k5w8v-000002a1"}))]
@@ -636,7 +471,8 @@ pub struct MergedPage {
     /// Messages.
     #[schema(value_type = Vec<Message>)]
     pub messages: Box<RawValue>,
-    /// Token of the next page, sent as `page`; `null` on the last page.
+    /// Token of the next page, sent as `page`; `null` on the last page. A merge cannot be continued after its last page:
+    /// read later messages with `from`, or with a cursor per feed.
     pub next: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -688,6 +524,7 @@ pub struct MessageChanged {
 #[schema(example = json!({"add": {"like": 1, "seen": 1}}))]
 pub struct CountMessage {
     /// Numbers to add, by the name of the counter, 1 to 100. A missing counter counts as 0.
+    #[serde(deserialize_with = "unique::map")]
     pub add: BTreeMap<String, i64>,
 }
 
@@ -695,7 +532,7 @@ pub struct CountMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"counters": {"like": 3}, "request_id": "01jd3k5w8v-000002a1"}))]
 pub struct MessageCounters {
-    /// All counters of the message.
+    /// All counters of the message. Empty for a token without a role that reads.
     pub counters: BTreeMap<String, i64>,
     /// Id of the request, as in the server log.
     pub request_id: String,
@@ -769,7 +606,7 @@ pub struct MessagesFound {
 #[schema(example = json!({"attributes": {"title": "Lobby", "members_max": 50}}))]
 pub struct PutFeed {
     /// Attributes to set, and to remove with `null`. Others stay.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::map")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub attributes: BTreeMap<String, Option<AttributeValue>>,
 }
@@ -796,225 +633,27 @@ pub struct FeedDetail {
     pub request_id: String,
 }
 
-/// Start of a membership.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"history": "all"}))]
-pub struct JoinFeed {
-    /// Earlier messages that the inbox shows: `none`, the default, `all`, or those since a time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub history: Option<History>,
+/// Response to a change of a feed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(example = json!({
+    "id": "7d5f6f5bdc4ab1a1b86df3a1a2f9cc10", "type": "room", "tags": {"name": "lobby"},
+    "attributes": {"title": "Lobby"}, "newest": "1795700000000000000", "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub enum FeedWritten {
+    /// The feed.
+    Feed(FeedDetail),
+    /// The change, for a token without a role that reads.
+    Changed(FeedChanged),
 }
 
-/// Earlier messages that the inbox of a new member shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum History {
-    /// Only later messages.
-    None,
-    /// All messages of the feed.
-    All,
-    /// Messages of this time or later.
-    Since(TimeInput),
-}
-
-/// Member of a feed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"user": "ann", "joined": "2026-11-26T12:13:20Z", "cursor": "1795700000000000000", "muted": false}))]
-pub struct Member {
-    /// User.
-    pub user: String,
-    /// Time at which the membership began.
-    pub joined: String,
-    /// Sequence number up to which the user has read the feed; `null` = nothing.
-    pub cursor: Option<Sequence>,
-    /// True if unread messages of the feed do not count for the user.
-    pub muted: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
-const fn is_zero_count(count: &u64) -> bool {
-    *count == 0
-}
-
-/// New or known member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MemberDetail {
-    /// Id of the feed.
-    pub feed: String,
-    /// The member.
-    #[serde(flatten)]
-    pub member: Member,
-    /// Number of earlier messages and events of `history` without an entry in the inbox, because their parts are
-    /// closed for writes. A read of the feed returns them. Omitted if 0.
-    #[serde(default, skip_serializing_if = "is_zero_count")]
-    pub skipped: u64,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Sender that a user has blocked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"sender": "bea", "request_id": "01jd3k5w8v-000002a1"}))]
-pub struct BlockDetail {
-    /// The sender.
-    pub sender: String,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Senders that a user has blocked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"senders": ["bea"], "request_id": "01jd3k5w8v-000002a1"}))]
-pub struct BlockList {
-    /// The senders, at most 1,000, in the order of their names.
-    pub senders: Vec<String>,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Parameters of a list of members.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct MemberQuery {
-    /// Maximum number of members, 1 to 10,000. Default 100.
-    #[serde(default)]
-    pub limit: Option<usize>,
-    /// `next` of the previous page.
-    #[serde(default)]
-    pub page: Option<String>,
-}
-
-/// Members of a feed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MemberList {
-    /// Members, in the order in which they joined.
-    pub members: Vec<Member>,
-    /// Token of the next page; `null` on the last page.
-    pub next: Option<String>,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Position up to which messages were read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"sequence": "1795700000000000000"}))]
-pub struct SetCursor {
-    /// Sequence number of a message, at most the highest so far. Without `rewind`, a number below the present cursor
-    /// changes nothing.
-    pub sequence: Sequence,
-    /// True to set the cursor back too, so that later messages are unread again. Default false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub rewind: bool,
-    /// Device that has read the messages. Default: the cursor of the user, from which unread messages are
-    /// counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-}
-
-/// Cursor after a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CursorSet {
-    /// The cursor: the higher of the present and the requested sequence number; with `rewind`, the requested one.
-    pub cursor: Option<Sequence>,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Cursors of the devices of a user in a feed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(example = json!({"cursor": "1795700000000000000", "devices": {"phone": "1795700000000000000"}, "request_id": "01jd3k5w8v-000002a1"}))]
-pub struct CursorList {
-    /// Sequence number up to which the user has read the feed; `null` = nothing.
-    pub cursor: Option<Sequence>,
-    /// Cursors by device.
-    pub devices: BTreeMap<String, Sequence>,
-    /// Id of the request, as in the server log.
-    pub request_id: String,
-}
-
-/// Change of a membership.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"muted": true}))]
-pub struct ChangeMember {
-    /// True if unread messages of the feed do not count in the total of the user.
-    pub muted: bool,
-}
-
-/// Parameters of a list of conversations.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ConversationQuery {
-    /// Maximum number of conversations, 1 to 1,000. Default 50.
-    #[serde(default)]
-    pub limit: Option<usize>,
-    /// `next` of the previous page.
-    #[serde(default)]
-    pub page: Option<String>,
-    /// Principal on whose behalf the request reads: the user.
-    #[serde(rename = "as", default)]
-    pub principal: Option<String>,
-}
-
-/// Parameters of a read of one message.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct MessageReadQuery {
-    /// Principal on whose behalf the request reads. A message that the principal must not see is reported as not
-    /// found. Default: all messages can be read.
-    #[serde(rename = "as", default)]
-    pub principal: Option<String>,
-}
-
-/// Parameters of a read of the cursors or blocks of a user.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct UserQuery {
-    /// Principal on whose behalf the request reads: the user.
-    #[serde(rename = "as", default)]
-    pub principal: Option<String>,
-}
-
-/// Conversation of a user: a feed of which the user is a member.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Conversation {
-    /// Id of the feed.
-    pub feed: String,
-    /// Type of the feed.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Tags of the feed.
-    pub tags: BTreeMap<String, String>,
-    /// Newest message; `null` without messages.
-    #[schema(value_type = Option<Message>)]
-    pub last: Option<Box<RawValue>>,
-    /// Number of unread messages of other senders, without recalled ones.
-    pub unread: u64,
-    /// Number of unread messages that mention the user.
-    pub mentions: u64,
-    /// Sequence number up to which the user has read the feed; `null` = nothing.
-    pub cursor: Option<Sequence>,
-    /// True if unread messages do not count in the total.
-    pub muted: bool,
-}
-
-/// Conversations of a user, by their last activity.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct ConversationList {
-    /// Conversations, those with the newest message first.
-    pub conversations: Vec<Conversation>,
-    /// Token of the next page; `null` on the last page.
-    pub next: Option<String>,
-    /// Number of all conversations.
-    pub total: u64,
-    /// Number of unread messages in all conversations that are not muted.
-    pub unread: u64,
+/// Changed feed, without stored data that the request did not contain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FeedChanged {
+    /// Id.
+    pub id: String,
+    /// Attributes that the request has set.
+    pub attributes: BTreeMap<String, AttributeValue>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }

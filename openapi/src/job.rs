@@ -91,12 +91,12 @@ pub struct StartedJobs {
     /// waiting for other jobs.
     pub jobs: Vec<JobView>,
     /// Number of unsealed points of all tables. After a seal, only the points that have arrived since its start
-    /// remain.
-    pub head_points: u64,
-    /// Number of segments of all tables.
-    pub segments: u64,
-    /// Bytes of the chunks and keys of the segments of all tables.
-    pub segment_bytes: u64,
+    /// remain. `null` for a token with a scope.
+    pub head_points: Option<u64>,
+    /// Number of segments of all tables. `null` for a token with a scope.
+    pub segments: Option<u64>,
+    /// Bytes of the chunks and keys of the segments of all tables. `null` for a token with a scope.
+    pub segment_bytes: Option<u64>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }
@@ -136,6 +136,9 @@ pub struct JobView {
     pub kind: JobKind,
     /// Table of the job; `null` = all tables.
     pub table: Option<String>,
+    /// Table into which the job copies. Omitted for other jobs, and for a token whose scope does not include it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
     /// State of the job.
     pub state: JobState,
     /// True if the job was requested, regardless of its schedule.

@@ -41,6 +41,7 @@
 //! | [`tier`] | hot, cold and archive tier |
 //! | [`timeline`] | search, description and attributes of timelines |
 //! | [`facet`] | numbers of timelines by values |
+//! | [`unique`] | JSON objects whose names must be unique |
 //! | [`watch`] | new points and timelines as events |
 //! | [`change`] | change streams, consumer groups and webhooks |
 //! | [`search`] | saved searches |
@@ -117,6 +118,7 @@ pub mod tier;
 pub mod time;
 pub mod timeline;
 pub mod token;
+pub mod unique;
 pub mod watch;
 pub mod wide;
 

@@ -17,6 +17,7 @@ use crate::error::ErrorBody;
 use crate::row_explain::CountInterval;
 use crate::tier::RowTiers;
 use crate::time::TimeInput;
+use crate::unique;
 
 /// Number of members for which memory is allocated before the first one is read. Typical rows have fewer, and then need one
 /// allocation instead of three.
@@ -192,7 +193,7 @@ pub struct RequiredRead {
     /// Bounds of the scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<KeyBounds>,
-    /// Revision that the read returned; `null` if the row must not exist.
+    /// Revision that the read returned; `null`, or no revision, if the row must not exist. A range needs its revision.
     pub revision: Option<String>,
 }
 
@@ -216,7 +217,11 @@ pub struct RowWrite {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clear: Vec<String>,
     /// Numbers to add to integer columns; a missing column counts as 0. Only for `update`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "unique::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub increment: BTreeMap<String, i64>,
     /// Single versions to remove. Only for `update`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -369,11 +374,13 @@ pub struct RowsReport {
     /// True if the outcomes are those of an earlier request with the same `Idempotency-Key`; this request then wrote
     /// nothing.
     pub repeated: bool,
-    /// Position of the write. A search with this value as `at_least` finds the write. Omitted if nothing was written.
+    /// Position of the write. A search with this value as `at_least` finds the write. If `repeated` is true, a later
+    /// position. Omitted if nothing was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<String>,
     /// With `refresh=wait`: true if searches find the write. False if the search indexes did not include the write
-    /// within 10 seconds; searches find it later. Omitted without `refresh=wait`.
+    /// within 10 seconds, or at once if the memory for the wait is used up; searches find it later. Omitted without
+    /// `refresh=wait`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searchable: Option<bool>,
     /// Id of the request, as in the server log.
@@ -471,7 +478,12 @@ pub struct GetRows {
     pub keys: Option<Vec<Members>>,
     /// List of values of each key column. The keys are all combinations, at most 2,000, in the order of the lists: the
     /// last key column varies fastest. Repeated values of a list count once.
-    #[serde(rename = "in", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "in",
+        default,
+        deserialize_with = "unique::optional_map",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<BTreeMap<String, Vec<serde_json::Value>>>)]
     pub lists: Option<BTreeMap<String, Vec<Box<RawValue>>>>,
     /// Columns to return: names, or prefixes that end with `*`. Default: all.
@@ -772,6 +784,10 @@ mod tests {
     fn unknown_and_repeated_members_are_refused() {
         for (json, said) in [
             (r#"{"op":"put","key":{"a":1,"a":2}}"#, "\"a\" is given twice"),
+            (
+                r#"{"op":"update","key":{},"increment":{"i":1,"i":2}}"#,
+                "\"i\" is given twice",
+            ),
             (r#"{"op":"put","key":{},"colums":{}}"#, "unknown field `colums`"),
             (r#"{"op":"insert","key":{}}"#, "unknown variant `insert`"),
             (

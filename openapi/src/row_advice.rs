@@ -128,7 +128,7 @@ pub struct QueryAdvice {
     /// The path.
     pub path: QueryPath,
     /// Name of the index of the path, or of the first definition in `create_indexes` or `create_search_indexes` that
-    /// serves the query. Omitted for paths of the primary key.
+    /// serves the query. Omitted for paths of the primary key, and if the table has the maximum number of such indexes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// True if the path can be used now; false if the index must be created.
@@ -150,7 +150,8 @@ pub struct QueriesAdvised {
     /// Bodies of `POST /v1/tables/{table}/indexes` that create the missing secondary indexes.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub create_indexes: Vec<serde_json::Value>,
-    /// Bodies of `POST /v1/tables/{table}/search-indexes` that create the missing search index.
+    /// Bodies of `POST /v1/tables/{table}/search-indexes` that create the missing search index, or that replace an
+    /// existing one by an index with more columns (`replace`).
     #[schema(value_type = Vec<serde_json::Value>)]
     pub create_search_indexes: Vec<serde_json::Value>,
     /// Columns that must be declared with a type before an index can hold them.

@@ -136,8 +136,8 @@ pub struct ExplainedTest {
     pub terms: u64,
     /// Number of entries of these lists, or number of rows whose values are read.
     pub entries: u64,
-    /// Number of rows in the index that pass the test alone; `null` if they were not counted in time. `terms` and
-    /// `entries` are then lower bounds.
+    /// Number of rows that pass the test alone, in the shards that the search reads; `null` if they were not counted in
+    /// time. `terms` and `entries` are then lower bounds.
     pub rows: Option<u64>,
 }
 

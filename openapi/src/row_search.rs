@@ -65,7 +65,8 @@ pub struct SearchColumn {
     /// of adjacent characters in Chinese, Japanese and Korean text), `{"language": "english"}` (words reduced to their
     /// stems; also `danish`, `dutch`, `finnish`, `french`, `german`, `italian`, `norwegian`, `portuguese`, `russian`,
     /// `spanish`, `swedish`), or `{"ngram": 3}` (overlapping parts of words with 2 to 4 characters, which find parts of
-    /// words). Searches for words and phrases are split in the same way. Default `"words"`.
+    /// words; a searched word with fewer characters finds only whole words). Searches for words and phrases are split in
+    /// the same way. Default `"words"`.
     #[serde(default, skip_serializing_if = "is_words")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub analyzer: SearchAnalyzer,
@@ -151,7 +152,8 @@ pub struct SearchIndexView {
     pub waiting: u64,
     /// Time in milliseconds since the oldest change in `waiting`; 0 without changes.
     pub lag_ms: u64,
-    /// Error of the last update of the index; `null` after a success. After an error, the index is built again.
+    /// Error of the last update of the index; `null` after a success. After an error, the index is built again. If the
+    /// build cannot read rows, for example because the archive is not reachable, it continues when it can.
     pub error: Option<String>,
 }
 
@@ -222,6 +224,11 @@ pub struct RowSortKey {
     /// Column, indexed as `keyword`, `number`, `time` or `bool`, or as `geo` with `near`. A row with several values
     /// is ordered by the value that comes first in the order.
     pub column: String,
+    /// Form whose values determine the order, for a column that is indexed in several forms. Rows without a value in
+    /// this form come last. Default: `keyword` if the column is indexed as `keyword`, otherwise `number`, `time` or
+    /// `bool`, in the order of the index.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<SearchColumnForm>,
     /// Order by the distance from this geo point to the nearest geo point in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<LatLon>,
@@ -354,9 +361,14 @@ pub struct FacetRows {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"column": "state"}))]
 pub struct RowFacetKey {
-    /// Column of the index. Without other members: the values of a column indexed as `keyword`, `number`, `time` or
-    /// `bool`. If a column is indexed in several of these forms, the keywords are counted.
+    /// Column of the index. Without `interval`, `near` and `grid`: the values of a column indexed as `keyword`, `number`,
+    /// `time` or `bool`.
     pub column: String,
+    /// Form whose values are counted, for a column that is indexed in several forms. Rows without a value in this form
+    /// are counted in the group `null`. Default: `keyword` if the column is indexed as `keyword`, otherwise `number`,
+    /// `time` or `bool`, in the order of the index.
+    #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<SearchColumnForm>,
     /// Width of intervals: a number for a column indexed as `number`. For `time`, a duration such as `"15m"`, or a
     /// number of calendar days, weeks (from Monday), months or years: `"1d"`, `"1w"`, `"1mo"`, `"1y"`. The value of a
     /// group is the start of its interval; intervals of numbers and durations start at multiples of the width.
@@ -423,7 +435,8 @@ pub enum RowFunction {
 pub struct RowFacetList {
     /// Number of rows that match.
     pub rows: u64,
-    /// Metrics of all rows that match: column, function, value. A function without values is `null`.
+    /// Metrics of all rows that match: column, function, value. A function without values is `null`; a value that is not
+    /// finite is `"NaN"`, `"Infinity"` or `"-Infinity"`.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schema(value_type = BTreeMap<String, BTreeMap<String, serde_json::Value>>)]
     pub metrics: Metrics,
@@ -451,7 +464,7 @@ pub type Metrics = BTreeMap<String, BTreeMap<String, serde_json::Value>>;
 /// Rows with one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RowFacetGroup {
-    /// Value; `null` for rows without a value.
+    /// Value; `null` for rows without a value. Doubles that are not finite are `"NaN"`, `"Infinity"` and `"-Infinity"`.
     #[schema(value_type = Option<serde_json::Value>)]
     pub value: serde_json::Value,
     /// Number of rows.

@@ -78,6 +78,10 @@ pub struct SqlEnd {
 pub struct SqlDone {
     /// Effect of the statement.
     pub done: SqlAction,
+    /// Position of a delete of ranges. A search with this value as `at_least` does not find the deleted rows. Omitted for
+    /// other statements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
     /// Id of the request, as in the server log.
     pub request_id: String,
 }

@@ -234,6 +234,37 @@ pub struct TimelineDetail {
     pub request_id: String,
 }
 
+/// Response to a change of the attributes of a timeline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(example = json!({
+    "id": "7d5f6f5bdc4ab1a1b86df3a1a2f9cc10",
+    "measurement": "cpu",
+    "source": "sim-001",
+    "tags": {"host": "sim-001", "region": "eu-west"},
+    "attributes": {"owner": "team-storage"},
+    "first_seen": "2026-11-20T12:00:00Z",
+    "last_seen": "2026-11-20T12:59:50Z",
+    "request_id": "01jd3k5w8v-000002a1"
+}))]
+pub enum TimelineWritten {
+    /// The timeline after the change.
+    Timeline(TimelineDetail),
+    /// The change, for a token without a role that reads.
+    Changed(TimelineChanged),
+}
+
+/// Changed timeline, without stored data that the request did not contain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TimelineChanged {
+    /// Id: 32 hexadecimal digits.
+    pub id: String,
+    /// Attributes that the request has set.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// Id of the request, as in the server log.
+    pub request_id: String,
+}
+
 /// Attribute changes: a value sets an attribute, `null` removes it; other attributes stay unchanged. A value is a text,
 /// number, boolean, time (`{"time": "2026-01-31T00:00:00Z"}`), geo point (`{"lat": 52.52, "lon": 13.405}`), or list of
 /// texts or numbers. A value is refused if its type differs from the type that the key has on other timelines of the

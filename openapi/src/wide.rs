@@ -1,26 +1,33 @@
 //! Settings of wide tables: key columns with their modifiers, declared columns, versions.
 //!
 //! The types are separate from those of `tideline-model`, so that a misspelt member or a column with two modifiers is
-//! refused, and so that numbers that the server assigns are not part of the API.
+//! refused, and so that numbers that the server assigns are not part of the API. The submodules hold key columns and the
+//! schemas of enums.
 
-use std::borrow::Cow;
+mod key;
+mod schemas;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tideline_model::wide::{self, KeySource};
 use tideline_model::{
-    ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, KeyColumnSpec, KeyOrder,
-    PartPeriod, PartsArchive as ArchiveSpec, PartsSpec, RowLimit, RowTtl, Schedule as ModelSchedule,
-    TableSpec, TtlScope, WideSpec,
+    ColumnCompression, ColumnGroupSpec, ColumnSpec, ColumnType, GroupCompression, PartPeriod,
+    PartsArchive as ArchiveSpec, PartsSpec, RowLimit, RowTtl, Schedule as ModelSchedule, TableSpec, TtlScope,
+    WideSpec,
 };
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::Schema;
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
-use crate::named::named;
 use crate::policy::Schedule;
 use crate::present::present;
 use crate::time::DurationText;
+use crate::unique;
+
+pub use self::key::{
+    KeyBucket, KeyColumn, KeyGenerated, KeyHashPrefix, KeyReverse, KeySplice, ReversedColumn, SplicedColumn,
+};
+pub use self::schemas::{
+    ColumnCompressionSchema, ColumnTypeSchema, GroupCompressionSchema, KeyOrderSchema, PartPeriodSchema,
+};
 
 /// Settings of the rows of a new wide table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -303,7 +310,11 @@ pub struct WideChanges {
     pub remove_columns: Vec<String>,
     /// Compression of declared columns, by name. It applies to rows that are packed and to large values that are written
     /// from now on.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "unique::map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     #[schema(value_type = BTreeMap<String, ColumnCompressionSchema>)]
     pub compression: BTreeMap<String, ColumnCompression>,
     /// Number of versions that are kept per column, 1 to 1,000.
@@ -352,7 +363,8 @@ pub struct WideView {
     pub allow_rising_key: bool,
     /// Time after which data expires; `null` = never.
     pub ttl: Option<DurationText>,
-    /// Unit in which data expires: whole rows or single versions.
+    /// Unit in which data expires: whole rows or single versions. A table without `ttl` keeps the unit of its last
+    /// `ttl`, and a new `ttl` takes it over.
     pub ttl_of: TtlOf,
     /// Division into parts by time; missing if the table is not divided.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -363,116 +375,6 @@ pub struct WideView {
     /// Limits of the rates at which rows are read and written; missing without limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RowRateLimit>,
-}
-
-/// Key column: a name and exactly one of `type`, `generated`, `hash_prefix`, `bucket`, `reverse`, `splice`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"name": "spread", "hash_prefix": {"of": ["customer"], "hex": 4}}))]
-pub struct KeyColumn {
-    /// Name: a letter or `_`, then letters, digits and `_`; at most 255 bytes.
-    pub name: String,
-    /// Type of a column that stores its values unchanged: any type except `f64` and `json`.
-    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<ColumnTypeSchema>)]
-    pub column_type: Option<ColumnType>,
-    /// Column of type `i64` with strictly rising ids. The server assigns an id to each row that is written without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generated: Option<KeyGenerated>,
-    /// Computed column that spreads load: the first hexadecimal digits of the MD5 of other key columns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hash_prefix: Option<KeyHashPrefix>,
-    /// Computed column that spreads load: a number chosen by the hash of other key columns. Scans merge the buckets in
-    /// the order of the other key columns. Only for the first key column.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bucket: Option<KeyBucket>,
-    /// Column whose values are stored as text with the characters in reverse order.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reverse: Option<KeyReverse>,
-    /// Column that stores several columns as one text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub splice: Option<KeySplice>,
-    /// Order of the values in a forward scan. Default `asc`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<KeyOrderSchema>)]
-    pub order: Option<KeyOrder>,
-}
-
-/// Marker of a generated column; it has no members.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeyGenerated {}
-
-/// Parameters of a hash prefix.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeyHashPrefix {
-    /// Names of the key columns that are hashed.
-    pub of: Vec<String>,
-    /// Number of hexadecimal digits, 1 to 8.
-    pub hex: u8,
-}
-
-/// Parameters of a bucket.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeyBucket {
-    /// Names of the key columns that are hashed.
-    pub of: Vec<String>,
-    /// Number of buckets, 2 to 256.
-    pub count: u16,
-}
-
-/// Parameters of a reversed column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeyReverse {
-    /// The column that users write and read.
-    pub of: ReversedColumn,
-}
-
-/// Column that is stored in reverse.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReversedColumn {
-    /// Name.
-    pub name: String,
-    /// Type: `string`, `i64` or `u64`. Negative numbers are refused.
-    #[serde(rename = "type")]
-    #[schema(value_type = ColumnTypeSchema)]
-    pub column_type: ColumnType,
-}
-
-/// Parameters of a splice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KeySplice {
-    /// The columns that users write and read, 2 to 8.
-    pub columns: Vec<SplicedColumn>,
-    /// ASCII character between the texts; texts must not contain it or a character that sorts before it. Default `,`.
-    #[serde(default = "default_delimiter")]
-    #[schema(value_type = String)]
-    pub delimiter: char,
-}
-
-fn default_delimiter() -> char {
-    ','
-}
-
-/// Column of a splice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SplicedColumn {
-    /// Name.
-    pub name: String,
-    /// Type: `string`, `i64` or `u64`.
-    #[serde(rename = "type")]
-    #[schema(value_type = ColumnTypeSchema)]
-    pub column_type: ColumnType,
-    /// Number of digits of an integer, 1 to 20, filled with zeros. Required for integers; negative and longer numbers
-    /// are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pad: Option<u8>,
 }
 
 /// Declared column, or a pattern for several columns.
@@ -492,96 +394,6 @@ pub struct RowColumn {
     #[serde(default, skip_serializing_if = "ColumnCompression::is_auto")]
     #[schema(value_type = ColumnCompressionSchema)]
     pub compression: ColumnCompression,
-}
-
-/// Schema of [`ColumnCompression`].
-pub struct ColumnCompressionSchema;
-
-impl PartialSchema for ColumnCompressionSchema {
-    fn schema() -> RefOr<Schema> {
-        named(
-            "Compression of the values of a column in packed rows and large values: `auto` together with the other columns of a \
-             row; `none` as they are; `lz4`, which is decompressed fast; `zstd` with a dictionary of the frequent phrases of the \
-             column, which takes the fewest bytes and more CPU time when rows are packed.",
-            ColumnCompression::ALL.map(ColumnCompression::name),
-        )
-    }
-}
-
-impl ToSchema for ColumnCompressionSchema {
-    fn name() -> Cow<'static, str> {
-        "ColumnCompression".into()
-    }
-}
-
-/// Schema of [`ColumnType`], with the names that `tideline-model` defines.
-pub struct ColumnTypeSchema;
-
-impl PartialSchema for ColumnTypeSchema {
-    fn schema() -> RefOr<Schema> {
-        let description = "Type of a column. In JSON: `string` text; `i64`, `u64` number or text; `f64` number; `bool` true or \
-                           false; `binary` base64 text; `decimal` exact number of 128 bits, text or number; `json` any \
-                           value; `timestamp` RFC 3339 text or integer nanoseconds.";
-        named(description, ColumnType::ALL.map(ColumnType::name))
-    }
-}
-
-impl ToSchema for ColumnTypeSchema {
-    fn name() -> Cow<'static, str> {
-        "ColumnType".into()
-    }
-}
-
-/// Schema of [`GroupCompression`].
-pub struct GroupCompressionSchema;
-
-impl PartialSchema for GroupCompressionSchema {
-    fn schema() -> RefOr<Schema> {
-        named(
-            "Compression of the packed columns of a group: `fast` as for other columns, or `dense` in blocks of 64 KiB with fewer \
-             bytes, for more CPU time of flushes and of reads of single rows.",
-            GroupCompression::ALL.map(GroupCompression::name),
-        )
-    }
-}
-
-impl ToSchema for GroupCompressionSchema {
-    fn name() -> Cow<'static, str> {
-        "GroupCompression".into()
-    }
-}
-
-/// Schema of [`PartPeriod`].
-pub struct PartPeriodSchema;
-
-impl PartialSchema for PartPeriodSchema {
-    fn schema() -> RefOr<Schema> {
-        named("Length of a part, in UTC.", PartPeriod::ALL.map(PartPeriod::name))
-    }
-}
-
-impl ToSchema for PartPeriodSchema {
-    fn name() -> Cow<'static, str> {
-        "PartPeriod".into()
-    }
-}
-
-/// Schema of [`KeyOrder`].
-pub struct KeyOrderSchema;
-
-impl PartialSchema for KeyOrderSchema {
-    fn schema() -> RefOr<Schema> {
-        named(
-            "Order of a key column in a forward scan: smallest or largest value first.",
-            ["asc", "desc"],
-        )
-    }
-}
-
-impl ToSchema for KeyOrderSchema {
-    fn name() -> Cow<'static, str> {
-        "KeyOrder".into()
-    }
 }
 
 impl WideSettings {
@@ -611,6 +423,7 @@ impl WideSettings {
             large_values: None,
             cut_values: false,
             codecs: false,
+            ttl_of: TtlScope::default(),
             limits: self.limits.into_iter().map(RowRateLimit::into_spec).collect(),
             groups: self.groups.into_iter().map(ColumnGroup::into_spec).collect(),
             ttl: self.ttl.map(|DurationText(after)| RowTtl {
@@ -665,9 +478,8 @@ impl WideChanges {
         if let Some(guard) = self.version_guard {
             spec.version_guard = guard.map(|DurationText(nanos)| nanos);
         }
-        let of = spec.ttl.map(|ttl| ttl.of).unwrap_or_default();
         if let Some(ttl) = self.ttl {
-            spec.ttl = ttl.map(|DurationText(after)| RowTtl { after, of });
+            spec.set_ttl(ttl.map(|DurationText(after)| after));
         }
         match (self.ttl_of, &mut spec.ttl) {
             (Some(of), Some(ttl)) => ttl.of = of.into(),
@@ -762,7 +574,7 @@ impl From<&WideSpec> for WideView {
             version_guard: spec.version_guard.map(DurationText),
             allow_rising_key: spec.allow_rising_key,
             ttl: spec.ttl.map(|ttl| DurationText(ttl.after)),
-            ttl_of: spec.ttl.map_or(TtlOf::Row, |ttl| ttl.of.into()),
+            ttl_of: spec.ttl_scope().into(),
             parts: spec.parts.as_ref().map(PartsSettings::from),
             groups: spec.groups.iter().map(ColumnGroup::from).collect(),
             limits: spec.limits.iter().map(RowRateLimit::from).collect(),
@@ -800,110 +612,6 @@ impl From<TtlScope> for TtlOf {
         match of {
             TtlScope::Row => Self::Row,
             TtlScope::Cell => Self::Cell,
-        }
-    }
-}
-
-impl KeyColumn {
-    /// Returns true if the column has neither a type nor a modifier.
-    pub(crate) fn has_no_form(&self) -> bool {
-        *self
-            == Self {
-                name: self.name.clone(),
-                order: self.order,
-                ..Self::default()
-            }
-    }
-
-    /// Converts the column to a [`KeyColumnSpec`].
-    ///
-    /// # Errors
-    ///
-    /// Returns a message unless the column has exactly one of `type` and the modifiers.
-    pub(crate) fn into_spec(self) -> Result<KeyColumnSpec, String> {
-        let generated = self.generated.map(|KeyGenerated {}| wide::Generated {});
-        let hash_prefix = self
-            .hash_prefix
-            .map(|KeyHashPrefix { of, hex }| wide::HashPrefix { of, hex });
-        let bucket = self
-            .bucket
-            .map(|KeyBucket { of, count }| wide::Bucket { of, count });
-        let reverse = self.reverse.map(|KeyReverse { of }| wide::Reverse {
-            of: wide::LogicalColumn {
-                name: of.name,
-                column_type: of.column_type,
-            },
-        });
-        let splice = self.splice.map(|splice| wide::Splice {
-            columns: splice.columns.into_iter().map(SplicedColumn::into_spec).collect(),
-            delimiter: splice.delimiter,
-        });
-        let sources = [
-            self.column_type.map(KeySource::Type),
-            generated.map(KeySource::Generated),
-            hash_prefix.map(KeySource::HashPrefix),
-            bucket.map(KeySource::Bucket),
-            reverse.map(KeySource::Reverse),
-            splice.map(KeySource::Splice),
-        ];
-        let mut given = sources.into_iter().flatten();
-        let (Some(source), None) = (given.next(), given.next()) else {
-            return Err(format!(
-                "wide.key: column {:?} needs exactly one of type, generated, hash_prefix, bucket, reverse, splice",
-                self.name
-            ));
-        };
-        Ok(KeyColumnSpec {
-            name: self.name,
-            source,
-            order: self.order.unwrap_or_default(),
-        })
-    }
-}
-
-impl From<&KeyColumnSpec> for KeyColumn {
-    fn from(spec: &KeyColumnSpec) -> Self {
-        let mut column = Self {
-            name: spec.name.clone(),
-            order: (spec.order != KeyOrder::default()).then_some(spec.order),
-            ..Self::default()
-        };
-        match spec.source.clone() {
-            KeySource::Type(column_type) => column.column_type = Some(column_type),
-            KeySource::Generated(wide::Generated {}) => column.generated = Some(KeyGenerated {}),
-            KeySource::HashPrefix(wide::HashPrefix { of, hex }) => {
-                column.hash_prefix = Some(KeyHashPrefix { of, hex });
-            }
-            KeySource::Bucket(wide::Bucket { of, count }) => column.bucket = Some(KeyBucket { of, count }),
-            KeySource::Reverse(wide::Reverse { of }) => {
-                let of = ReversedColumn {
-                    name: of.name,
-                    column_type: of.column_type,
-                };
-                column.reverse = Some(KeyReverse { of });
-            }
-            KeySource::Splice(wide::Splice { columns, delimiter }) => {
-                let columns = columns.into_iter().map(|column| SplicedColumn {
-                    name: column.name,
-                    column_type: column.column_type,
-                    pad: column.pad,
-                });
-                column.splice = Some(KeySplice {
-                    columns: columns.collect(),
-                    delimiter,
-                });
-            }
-        }
-        column
-    }
-}
-
-impl SplicedColumn {
-    fn into_spec(self) -> wide::SplicedColumn {
-        wide::SplicedColumn {
-            name: self.name,
-            column_type: self.column_type,
-            pad: self.pad,
         }
     }
 }
@@ -967,6 +675,14 @@ mod tests {
             (
                 r#"{"key":[{"name":"a","bucket":{"of":["b"],"cuont":4}}]}"#,
                 "unknown field `cuont`",
+            ),
+            (
+                r#"{"key":[{"name":"a","splice":{"columns":[],"delimiter":""}}]}"#,
+                "expected one character, found the text \"\"",
+            ),
+            (
+                r#"{"key":[{"name":"a","splice":{"columns":[],"delimiter":"ab"}}]}"#,
+                "expected one character, found the text \"ab\"",
             ),
             (r#"{"key":[],"next_column":4}"#, "unknown field `next_column`"),
             (

@@ -64,9 +64,9 @@ fn fan_out(client: &Client) -> bool {
 
 /// Returns the number of entries of the inbox of a member.
 fn entries(client: &Client, user: usize) -> u64 {
-    let counted = client.get(&format!(
-        "/v1/tables/chat/feeds/inbox,user=u{user}/messages/count"
-    ));
+    let inbox = client.get(&format!("/v1/tables/chat/feeds/inbox,user=u{user}"));
+    let entries = json!({"prefix": {"feed": inbox.expect_status(200).json()["id"]}});
+    let counted = client.post_json("/v1/tables/chat/rows/count", &entries);
     counted.expect_status(200).json()["count"]
         .as_u64()
         .expect("a number")

@@ -46,7 +46,7 @@ use crate::{ConditionError, Result};
 #[derive(Debug, Clone)]
 pub struct Matcher {
     root: Node,
-    _memory: Arc<Reservation>,
+    memory: Arc<Reservation>,
 }
 
 /// A node of the compiled tree.
@@ -137,8 +137,13 @@ impl Matcher {
         let root = compiler.node(condition, 1)?;
         Ok(Self {
             root,
-            _memory: Arc::new(compiler.memory),
+            memory: Arc::new(compiler.memory),
         })
+    }
+
+    /// Returns the reserved memory of the compiled patterns, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.bytes()
     }
 
     /// Returns the compiled tree.

@@ -10,7 +10,7 @@
 //!
 //! A change has a slot: the hash of its timeline id, its name, or the partition of its row key. All changes of one key
 //! have the same slot and the order of the journal, so several readers can divide the slots. A range of deleted rows
-//! belongs to every slot.
+//! belongs to every slot, unless it is within one partition of rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -253,19 +253,29 @@ impl TableChanges {
     /// Returns the slot of a change; `None` for a change that concerns every slot.
     pub fn slot(&self, change: &Change) -> Option<u16> {
         let hash = |bytes: &[u8]| (xxh3_64(bytes) >> 48) as u16;
+        let partition_len = |key: &[u8]| {
+            let rows = self.rows.as_ref()?;
+            rows.layout().partition_len(key).ok()
+        };
         match change {
             Change::Points(series) => Some(hash(&series.timeline.id.0)),
             Change::Timeline(timeline) => Some(hash(&timeline.id.0)),
             Change::Deleted(delete) => delete.timelines.first().map(|id| hash(&id.0)),
             Change::Search(name, _) | Change::Metric(name) => Some(hash(name.as_bytes())),
             Change::Row { key, .. } => {
-                let length = self
-                    .rows
-                    .as_ref()
-                    .and_then(|rows| rows.layout().partition_len(key).ok());
-                Some(hash(&key[..length.unwrap_or(key.len())]))
+                let length = partition_len(key).unwrap_or(key.len());
+                Some(hash(&key[..length]))
             }
-            Change::RowsDeleted(_) => None,
+            Change::RowsDeleted(range) => {
+                let partition = &range.start[..partition_len(&range.start)?];
+                let end = KeyRange::prefix(partition).end;
+                let is_within = match (&range.end, &end) {
+                    (_, None) => true,
+                    (None, Some(_)) => false,
+                    (Some(of_range), Some(of_partition)) => of_range <= of_partition,
+                };
+                is_within.then(|| hash(partition))
+            }
         }
     }
 }

@@ -260,7 +260,8 @@ impl Engine {
         }
         let mut replay = CatalogReplay(Arc::clone(&catalogs));
         let opening = recovery.opening();
-        let rows_replay = WideReplay::new(opening.manifest(), opening.rows()).map_err(StoreError::Log)?;
+        let rows_replay = WideReplay::new(opening.manifest(), opening.rows(), opening.trusted_now());
+        let rows_replay = rows_replay.map_err(StoreError::Log)?;
         // A freeze applies to the points and to the rows, so both have the same maximum age.
         let of_rows = tideline_wide_table::Settings {
             buffer_age_max: settings.store.head_age_max,
@@ -354,6 +355,15 @@ impl Engine {
         Self {
             core: Arc::clone(&self.core),
             access: Some(access),
+        }
+    }
+
+    /// Returns a handle for the work of the server itself, which is charged to no tenant.
+    #[must_use]
+    pub(crate) fn as_server(&self) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            access: None,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tideline_access::{Denied, TooManyObjects};
+use tideline_access::{Denied, OverBudget, TooManyObjects};
 use tideline_backend::BackendError;
 use tideline_condition::ConditionError;
 use tideline_model::{RejectReason, TableModel, TableName};
@@ -98,6 +98,9 @@ pub enum EngineError {
     /// The tenant of the request has as many tables as its budget allows.
     #[error(transparent)]
     TooManyObjects(#[from] TooManyObjects),
+    /// The tenant of the request has used up a budget.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// The saved searches of all tables would have too many bytes.
     #[error(
         "the saved searches of {owner} would have {actual} bytes, and the limit is {limit}; delete saved searches, or save \
@@ -114,6 +117,10 @@ pub enum EngineError {
     /// The principal of the request may not do this.
     #[error(transparent)]
     Denied(#[from] Denied),
+    /// The table does not exist, or has a model that is not in the scope of the principal. Both cases have this error, so
+    /// that it does not reveal which of them it is.
+    #[error("table {0:?} does not exist, or its model is not in the scope of the token")]
+    NoUsableTable(String),
     /// The table has another model than the request requires.
     #[error("table {table} has the model {model}; this request is for tables of the model {needed}")]
     OtherModel {
@@ -318,7 +325,8 @@ impl EngineError {
                 false => ErrorKind::OverLimit,
             },
             Self::OtherModel { .. } | Self::UsersTable { .. } | Self::NoInboxes(_) => ErrorKind::WrongModel,
-            Self::NoSuchTimeline(_)
+            Self::NoUsableTable(_)
+            | Self::NoSuchTimeline(_)
             | Self::NoSuchIndex { .. }
             | Self::NoSuchFeed { .. }
             | Self::NoSuchMessage { .. }
@@ -340,7 +348,7 @@ impl EngineError {
             Self::KeyReused(_) => ErrorKind::KeyReused,
             Self::ClockInDoubt => ErrorKind::Unavailable,
             Self::DiskFull { .. } => ErrorKind::DiskFull,
-            Self::RateLimited { .. } => ErrorKind::RateLimited,
+            Self::RateLimited { .. } | Self::OverBudget(_) => ErrorKind::RateLimited,
         }
     }
 
@@ -366,6 +374,7 @@ impl EngineError {
             }
             Self::DiskFull { .. } => Some(Duration::from_secs(5)),
             Self::RateLimited { retry_after, .. } => Some(Duration::from_secs(retry_after.as_secs() + 1)),
+            Self::OverBudget(refused) => Some(refused.retry_after),
             Self::ClockInDoubt => Some(CLOCK_WAIT),
             _ => self.is_retryable().then_some(Duration::from_secs(1)),
         }

@@ -22,7 +22,7 @@ use tideline_chunk::Delta;
 use tideline_ingest_protocols::series_key;
 use tideline_key_codec::layout::Ranges;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::feed::users_rows;
+use tideline_model::feed::{INBOX, users_rows};
 use tideline_model::{
     Durability, Identity, SeriesResolver as _, TableId, TableModel, TableName, TableSpec, TimeRange,
     TimelineId,
@@ -33,7 +33,7 @@ use tideline_wide_table::WideError;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::find::{Stop, Timeline};
+use crate::find::{Stop, Timeline, described};
 use crate::rows::RowPath;
 use crate::system_table::check_not_system;
 use crate::wide_table::WideTable;
@@ -234,8 +234,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of [`feed`](Self::feed) for an id, [`EngineError::Invalid`] for a key that cannot be parsed,
-    /// [`EngineError::FeedRefused`] at a limit of the table, and the errors of the commit.
+    /// The errors of [`feed`](Self::feed) for an id, [`EngineError::Invalid`] for a key that cannot be parsed or that is
+    /// almost the name of an inbox, [`EngineError::FeedRefused`] at a limit of the table, and the errors of the commit.
     pub fn feed_or_new(&self, table: &WideTable, name: &FeedName) -> Result<TimelineId> {
         let FeedName::Key(key) = name else {
             return self.feed(table, name);
@@ -243,7 +243,8 @@ impl Engine {
         if let Some(id) = self.known_feed(table, key) {
             return Ok(id);
         }
-        series_key::parse(key).map_err(|error| invalid_key(key, &error))?;
+        let identity = series_key::parse(key).map_err(|error| invalid_key(key, &error))?;
+        check_new_inbox(table, &identity)?;
         self.check_writable()?;
         let table = table.table();
         let generation = table.points.timeline_generation();
@@ -281,6 +282,14 @@ impl Engine {
         let ordinal = self.visible(table.table(), feed)?;
         let described = table.table().describe(ordinal);
         described.ok_or_else(|| EngineError::NoSuchTimeline(feed.to_string()))
+    }
+
+    /// Returns a feed with its type, tags and attributes like [`described_feed`](Self::described_feed); also a feed that
+    /// was removed since the start of the server.
+    pub fn known_or_removed_feed(&self, table: &WideTable, feed: TimelineId) -> Option<Timeline> {
+        let reader = table.table().catalog.reader();
+        let entry = reader.known_entry(reader.known_by_id(feed)?)?;
+        Some(described(&entry))
     }
 
     /// Claims a feed and message ids for a write.
@@ -581,6 +590,23 @@ const USERS_SUFFIX: &str = "-users";
 
 fn users_name(table: &TableName) -> String {
     format!("{table}{USERS_SUFFIX}")
+}
+
+/// Refuses a new feed of the type of inboxes with other tags than an inbox. Users would take it for an inbox, but nothing
+/// is ever delivered to it. Earlier builds have created such feeds.
+fn check_new_inbox(table: &WideTable, identity: &Identity) -> Result<()> {
+    let is_inbox = matches!(identity.tags(), [(key, _)] if key == "user");
+    if table.feed().inboxes.is_none() || identity.measurement() != INBOX || is_inbox {
+        return Ok(());
+    }
+    if table.table().catalog.reader().by_identity(identity)?.is_some() {
+        return Ok(());
+    }
+    Err(EngineError::Invalid(format!(
+        "in table {}, a feed of the type {INBOX} is the inbox of a user and has only the tag `user`, such as \
+         `{INBOX},user=ann`; use another type",
+        table.table().name()
+    )))
 }
 
 fn invalid_key(key: &[u8], error: &tideline_model::SeriesError) -> EngineError {

@@ -13,7 +13,8 @@ use tideline_search_index::{FacetRequest, Facets, FindRequest, Highlight, Seen, 
 use tideline_series_store::FieldInfo;
 use tideline_timeline_catalog::searches::bytes_of;
 use tideline_timeline_catalog::{
-    AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, MetricMetadata, NameSelection,
+    AttributeChanges, AttributeValue, CatalogReader, CountedKey, CountedName, Entry, MetricMetadata,
+    NameSelection,
 };
 
 use crate::engine::Engine;
@@ -418,8 +419,12 @@ pub(crate) fn has_series(reader: &CatalogReader<'_>, metric: &str) -> bool {
 
 /// Describes a timeline without its span; `None` if `reader` does not show it.
 pub(crate) fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<Timeline> {
-    let entry = reader.entry(ordinal)?;
-    Some(Timeline {
+    reader.entry(ordinal).map(|entry| described(&entry))
+}
+
+/// Describes an entry of the catalog without its span.
+pub(crate) fn described(entry: &Entry<'_>) -> Timeline {
+    Timeline {
         id: entry.id(),
         measurement: entry.measurement().to_owned(),
         source: entry.source().map(str::to_owned),
@@ -429,5 +434,5 @@ pub(crate) fn describe(reader: &CatalogReader<'_>, ordinal: Ordinal) -> Option<T
             .collect(),
         attributes: entry.owned_attributes(),
         seen: None,
-    })
+    }
 }

@@ -103,7 +103,7 @@ impl Engine {
     pub fn create_index(&self, table: &str, index: IndexSpec) -> Result<Arc<WideTable>> {
         let _alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
-        self.check_operates(table, wide.table().spec().model)?;
+        self.check_definable(wide.table())?;
         if wide.indexes().iter().any(|known| known.name() == index.name) {
             return Err(EngineError::IndexExists {
                 table: wide.table().name().clone(),
@@ -131,7 +131,7 @@ impl Engine {
     pub fn drop_index(&self, table: &str, name: &str) -> Result<()> {
         let _alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
-        self.check_operates(table, wide.table().spec().model)?;
+        self.check_definable(wide.table())?;
         if !wide.indexes().iter().any(|known| known.name() == name) {
             return Err(wide.no_such_index(name));
         }
@@ -271,6 +271,12 @@ impl Engine {
             }
         })?;
         Ok(is_found)
+    }
+
+    /// Returns the number of indexes that a table can get in addition to those that it has.
+    pub fn room_for_indexes(&self, table: &WideTable) -> usize {
+        let count = table.settings().indexes.len();
+        self.settings.tables.indexes_max.saturating_sub(count)
     }
 
     /// Changes the list of indexes. The caller holds the lock of the settings.

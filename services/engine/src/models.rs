@@ -9,11 +9,14 @@
 //! table, call `known_table` and its siblings, which check nothing.
 
 use tideline_access::{Access, Action, Tenant};
-use tideline_model::{TableId, TableModel};
+use tideline_model::{TableId, TableModel, TableName};
 
 use crate::engine::Engine;
-use crate::error::{EngineError, Result};
+use crate::error::{EngineError, ErrorKind, Result};
 use crate::tables::Table;
+
+/// Maximum number of characters of a name of a request that an error contains.
+const NAME_CHARS_MAX: usize = 80;
 
 impl Engine {
     /// Returns a series table by name.
@@ -48,17 +51,40 @@ impl Engine {
     /// # Errors
     ///
     /// Returns [`EngineError::Denied`] if the principal of this handle may not use a table of this name, whether or not
-    /// it exists, and a store error if the table does not exist.
+    /// it exists. If the table does not exist, returns a store error, or [`EngineError::NoUsableTable`] to a principal
+    /// that may use only some models. The latter error is also that of a table of another model.
     pub fn table_of_any_model(&self, name: &str) -> Result<Table> {
         let found = self.known_table(name);
         let Some(access) = &self.access else {
             return found;
         };
-        match &found {
-            Ok(table) => check(access, table)?,
-            Err(_) => access.check_table(name)?,
+        let no_usable_table = || EngineError::NoUsableTable(name.chars().take(NAME_CHARS_MAX).collect());
+        match found {
+            Ok(table) if is_usable(access, &table) => Ok(restricted(access, table)),
+            Ok(table) => {
+                let owner = table.spec().users_of.clone();
+                let has_owner = access.check_table(owner.as_ref().map_or(name, TableName::as_str));
+                // A scope with the feed table alone does not include a table of this name that does not exist.
+                Err(match has_owner.and_then(|()| access.check_table(name)) {
+                    Ok(()) => no_usable_table(),
+                    // The same error as for a table that does not exist.
+                    Err(_) => access.denied(name).into(),
+                })
+            }
+            Err(error) => {
+                access.check_table(name)?;
+                Err(match error.kind() {
+                    ErrorKind::NotFound if !self.has_all_models() => no_usable_table(),
+                    _ => error,
+                })
+            }
         }
-        found.map(|table| restricted(access, table))
+    }
+
+    /// Returns the feed table to which a table of users belongs; `None` for all other names. Checks no access.
+    pub fn owner_of_users(&self, name: &str) -> Option<TableName> {
+        let table = self.store().table(name).ok()?;
+        table.spec().users_of.clone()
     }
 
     /// Returns the tables of all models that the principal of this handle may use, sorted by name, without those of the
@@ -69,7 +95,7 @@ impl Engine {
             return tables;
         };
         let users = tables.into_iter().filter(|table| !table.spec().is_system);
-        let allowed = users.filter(|table| check(access, table).is_ok());
+        let allowed = users.filter(|table| is_usable(access, table));
         allowed.map(|table| restricted(access, table)).collect()
     }
 
@@ -100,16 +126,42 @@ impl Engine {
         }
     }
 
+    /// Checks that the tenant of the principal of this handle may read. A write that returns stored rows reads too.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::OverBudget`] if the budget of bytes read is used up.
+    pub fn check_tenant_reads(&self) -> Result<()> {
+        match self.tenant() {
+            Some(tenant) => Ok(tenant.check_reads(self.clock.monotonic())?),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the tenant for which the requests of this handle act.
     pub(crate) fn tenant(&self) -> Option<&Tenant> {
         let access = self.access.as_ref()?;
         access.principal().tenant().map(|tenant| &**tenant)
     }
 
-    /// Checks that the principal of this handle may change tables, and in particular the table of this name.
-    pub(crate) fn check_operates(&self, table: &str, model: TableModel) -> Result<()> {
+    /// Checks that the principal of this handle may change tables, and in particular an existing table of this name. The
+    /// users of a feed table belong to that table.
+    pub(crate) fn check_operates(&self, name: &str, model: TableModel) -> Result<()> {
+        let Some(access) = &self.access else {
+            return Ok(());
+        };
+        let access = access.with_action(Action::Operate)?;
+        match self.owner_of_users(name) {
+            Some(owner) if access.allows(owner.as_str(), TableModel::Feed) => Ok(()),
+            Some(_) => Err(access.denied(name).into()),
+            None => Ok(access.check(name, model)?),
+        }
+    }
+
+    /// Checks that the principal of this handle may create a table of this name.
+    pub(crate) fn check_creates(&self, name: &TableName, model: TableModel) -> Result<()> {
         if let Some(access) = &self.access {
-            access.with_action(Action::Operate)?.check(table, model)?;
+            access.with_action(Action::Operate)?.check(name.as_str(), model)?;
         }
         Ok(())
     }
@@ -139,12 +191,11 @@ impl Engine {
         let Some(access) = &self.access else {
             return Some(table);
         };
-        check(access, &table).ok()?;
-        Some(restricted(access, table))
+        is_usable(access, &table).then(|| restricted(access, table))
     }
 
     /// Returns true if the principal of this handle may use tables of all models.
-    pub(crate) fn has_all_models(&self) -> bool {
+    pub fn has_all_models(&self) -> bool {
         let access = self.access.as_ref();
         access.is_none_or(|access| access.principal().scope().models().is_empty())
     }
@@ -171,17 +222,11 @@ fn restricted(access: &Access, table: Table) -> Table {
     }
 }
 
-/// Checks that a principal may use a table. The users of a feed table belong to that table.
-fn check(access: &Access, table: &Table) -> Result<()> {
+/// Returns true if a principal may use a table. The users of a feed table belong to that table.
+fn is_usable(access: &Access, table: &Table) -> bool {
     let spec = table.spec();
-    let name = table.name().as_str();
-    let is_allowed = match &spec.users_of {
+    match &spec.users_of {
         Some(owner) => access.allows(owner.as_str(), TableModel::Feed),
-        None => access.allows(name, spec.model),
-    };
-    match is_allowed {
-        true => Ok(()),
-        // The same error as for a table that does not exist.
-        false => Err(access.denied(name).into()),
+        None => access.allows(table.name().as_str(), spec.model),
     }
 }

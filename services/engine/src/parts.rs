@@ -174,7 +174,7 @@ impl Engine {
         }
         let _settings = self.lock_settings();
         let table = self.table_of_rows(table)?;
-        self.check_operates(table.table().name().as_str(), table.table().spec().model)?;
+        self.check_definable(table.table())?;
         let first = divided(&table)?.every.number_of(before.nanos());
         let mut parts = self.table_parts(&table)?;
         parts.retain(|part| part.end <= before);

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 use tideline_condition::Node;
-use tideline_model::{SearchIndexSpec, SequenceNumber, TableId, TierScope};
+use tideline_model::{SearchIndexSpec, SequenceNumber, TableId, TableName, TierScope};
 pub use tideline_search_index::Highlight;
 use tideline_search_index::SearchError;
 pub use tideline_search_index::rows::{
@@ -173,8 +173,11 @@ pub struct SearchStatus {
     pub rows_read: u64,
     /// Number of documents in the index.
     pub documents: u64,
-    /// Error of the last commit; `None` after a success. The index is built again after an error.
+    /// Error of the last commit, or of the last read of rows by the build; `None` after a success. The index is built
+    /// again after an error of a commit.
     pub last_error: Option<String>,
+    /// True while the build waits because rows cannot be read. It is continued when they can be read.
+    pub is_waiting: bool,
 }
 
 impl SearchStatus {
@@ -203,6 +206,27 @@ struct IndexState {
     /// Signals a new phase.
     changed: Condvar,
     used: Mutex<SearchUse>,
+}
+
+/// Search indexes that a request waits for. The wait needs no thread: the caller repeats
+/// [`Engine::awaited_end`] until it returns a result.
+#[derive(Debug)]
+pub struct AwaitedSearches {
+    table: TableName,
+    /// Indexes that are not ready yet.
+    indexes: Vec<AwaitedIndex>,
+}
+
+/// Index that a request waits for.
+#[derive(Debug)]
+struct AwaitedIndex {
+    id: TableId,
+    name: String,
+    /// True if the index must serve searches.
+    is_build_awaited: bool,
+    /// The index must hold all changes below this position. It is determined once, so that later writes do not extend
+    /// the wait.
+    target: SequenceNumber,
 }
 
 /// Use of a search index since it was opened.
@@ -239,10 +263,10 @@ impl IndexState {
         self.status.lock().phase
     }
 
-    /// Waits for a phase that `is_awaited` accepts. At the deadline, returns the current phase.
-    fn wait(&self, deadline: Instant, is_awaited: impl Fn(IndexPhase) -> bool) -> IndexPhase {
+    /// Waits until the index is opened, and returns its phase. Also returns at the deadline.
+    fn wait_opened(&self, deadline: Instant) -> IndexPhase {
         let mut status = self.status.lock();
-        while !is_awaited(status.phase) {
+        while status.phase == IndexPhase::Opening {
             if self.changed.wait_until(&mut status, deadline).timed_out() {
                 break;
             }
@@ -250,14 +274,9 @@ impl IndexState {
         status.phase
     }
 
-    /// Waits until the index is built. Returns false if it is not built at the deadline.
-    fn wait_built(&self, deadline: Instant) -> bool {
-        self.wait(deadline, |phase| phase == IndexPhase::Built) == IndexPhase::Built
-    }
-
     /// Waits until the index is opened. Returns it if it serves searches.
     fn searchable(self: Arc<Self>, deadline: Instant) -> Option<IndexOfRows> {
-        let phase = self.wait(deadline, |phase| phase != IndexPhase::Opening);
+        let phase = self.wait_opened(deadline);
         let index = self.index.get().filter(|_| phase == IndexPhase::Built).cloned()?;
         Some(self.with(index))
     }
@@ -340,6 +359,12 @@ impl Engine {
         })
     }
 
+    /// Returns the number of search indexes that a table can get in addition to those that it has.
+    pub fn room_for_search_indexes(&self, table: &WideTable) -> usize {
+        let count = names_of(&table.settings().search_indexes).len();
+        self.settings.tables.search_indexes_max.saturating_sub(count)
+    }
+
     /// Returns the status and the backlog of a search index; `None` if it is not open.
     pub fn search_index_status(&self, id: TableId) -> Option<(SearchStatus, SearchBacklog)> {
         let state = self.row_searches.state(id)?;
@@ -361,40 +386,92 @@ impl Engine {
         Some(used)
     }
 
-    /// Waits until all search indexes of a table are built. Returns false if they are not built at the deadline.
-    pub fn wait_searches_built(&self, table: &WideTable, deadline: Instant) -> bool {
-        let states = self.row_searches.states(&table.settings().search_indexes);
-        let is_built = |state: Option<Arc<IndexState>>| state.is_some_and(|state| state.wait_built(deadline));
-        states.into_iter().all(is_built)
-    }
-
     /// Waits until the changes up to and including `sequence` are visible in an index. Returns false if they are not
     /// visible at the deadline.
     pub fn wait_searchable(&self, index: &IndexOfRows, sequence: SequenceNumber, deadline: Instant) -> bool {
         self.rows.wait_searchable(index.id(), sequence, deadline)
     }
 
-    /// Waits until the changes up to and including `sequence` are visible in all search indexes of a table, including
-    /// replacements that are being built. Returns false if the changes are not visible at the deadline, or if an index
-    /// that serves searches is not built by then.
-    pub fn wait_all_searchable(
-        &self,
-        table: &WideTable,
-        sequence: SequenceNumber,
-        deadline: Instant,
-    ) -> bool {
+    /// Begins a wait until searches find all writes to a table so far. An index that serves searches must be built. A
+    /// replacement that is being built must only follow the writes.
+    pub fn await_writes(&self, table: &WideTable) -> AwaitedSearches {
         let specs = &table.settings().search_indexes;
         // While an index is replaced, two indexes have its name. The first one serves searches. The second one may
         // serve the next search.
         let mut names = HashSet::new();
-        let is_first = specs.iter().map(|spec| names.insert(spec.name.as_str()));
-        let states = self.row_searches.states(specs);
-        is_first.zip(states).all(|(is_first, state)| {
-            state.is_some_and(|state| {
-                (!is_first || state.wait_built(deadline))
-                    && self.rows.wait_searchable(state.id, sequence, deadline)
-            })
-        })
+        let indexes = specs.iter().map(|spec| AwaitedIndex {
+            id: TableId(spec.id),
+            name: spec.name.clone(),
+            is_build_awaited: names.insert(spec.name.as_str()),
+            target: self.rows.search_target(TableId(spec.id)),
+        });
+        AwaitedSearches {
+            indexes: indexes.collect(),
+            table: table.table().name().clone(),
+        }
+    }
+
+    /// Begins a wait until all search indexes of a table, including replacements, are built.
+    pub fn await_builds(&self, table: &WideTable) -> AwaitedSearches {
+        let specs = table.settings().search_indexes.iter();
+        let indexes = specs.map(|spec| AwaitedIndex {
+            id: TableId(spec.id),
+            name: spec.name.clone(),
+            is_build_awaited: true,
+            target: SequenceNumber(0),
+        });
+        AwaitedSearches {
+            indexes: indexes.collect(),
+            table: table.table().name().clone(),
+        }
+    }
+
+    /// Returns the result of a wait, without blocking: true if all awaited indexes are ready, false if one of them was
+    /// dropped, and `None` while the wait must continue. If an index was replaced meanwhile, the wait continues with
+    /// the index that has its name now.
+    pub fn awaited_end(&self, awaited: &mut AwaitedSearches) -> Option<bool> {
+        if self.row_searches.is_closed() {
+            return Some(false);
+        }
+        for index in &mut awaited.indexes {
+            if !self.follow_name(&awaited.table, index) {
+                return Some(false);
+            }
+        }
+        awaited.indexes.retain(|index| !self.is_ready(index));
+        awaited.indexes.is_empty().then_some(true)
+    }
+
+    /// Replaces an awaited index that was dropped by the index that has its name now. Returns false if no index has
+    /// this name.
+    fn follow_name(&self, table: &TableName, index: &mut AwaitedIndex) -> bool {
+        if self.row_searches.state(index.id).is_some() {
+            return true;
+        }
+        let Ok(table) = self.known_rows(table.as_str()) else {
+            return false;
+        };
+        let specs = &table.settings().search_indexes;
+        if specs.iter().any(|spec| TableId(spec.id) == index.id) {
+            // Its indexer is about to start.
+            return true;
+        }
+        let Some(spec) = specs.iter().find(|spec| spec.name == index.name) else {
+            return false;
+        };
+        index.id = TableId(spec.id);
+        index.is_build_awaited = true;
+        // Its queue may have begun after the awaited writes. It is then built from rows with these writes.
+        index.target = index.target.min(self.rows.search_target(index.id));
+        true
+    }
+
+    /// Returns true if an awaited index is ready.
+    fn is_ready(&self, index: &AwaitedIndex) -> bool {
+        let state = self.row_searches.state(index.id);
+        let is_built = state.is_some_and(|state| state.phase() == IndexPhase::Built);
+        (is_built || !index.is_build_awaited)
+            && (index.target.0 == 0 || self.rows.request_searchable(index.id, index.target) == Some(true))
     }
 
     /// Returns true if a search index of a table is so far behind that writes must wait for it.

@@ -3,6 +3,7 @@
 //! A scan reads one key range, or one range per bucket of the key. The ranges of buckets are merged, so that rows are
 //! returned in the order of the key columns after the bucket, as if there were no buckets.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ pub use tideline_wide_table::WideError;
 pub use tideline_wide_table::{
     ALL_PARTS, Action, COLUMN_BYTES_MAX, CellValue, Column, ColumnName, ColumnPage, ColumnSpan,
     Condition as RowCondition, DictionaryStats, Effect, GroupSet, Image, Increment, MoveEnd, MoveProgress,
-    Mutation, PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused, RowDigest,
-    RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version, WideStats,
-    WideTableStats, Written, take_cold_bytes,
+    Mutation, OUTCOME_SIZE, PARTS_MAX, PartNumbers, PartSelection, ROW_BYTES_MAX, RangeDigest, Refused,
+    RowDigest, RowOutcome, RowPage, RowWrite, StoredRow, UNCHANGED_ROWS_MAX, Unchanged, Update, Version,
+    WRITE_BYTES_MAX, WRITE_SIZE, WideStats, WideTableStats, Written, take_cold_bytes,
 };
 use tideline_wide_table::{MakeRows, WriteOptions, current};
 
@@ -382,11 +383,14 @@ impl Engine {
         after: Option<&[u8]>,
         wanted: usize,
     ) -> RowScan<'e> {
-        // Rows of a merged scan are spread evenly over the ranges.
+        // Rows of a merged scan are spread over the ranges at random: most ranges have at most two standard deviations
+        // more than their share, and then need no second page.
         let share = wanted.div_ceil(ranges.ranges.len().max(1));
         let page_rows = match ranges.ranges.len() {
             ..=1 => share.clamp(1, PAGE_ROWS),
-            _ => share.clamp(BUCKET_ROWS_MIN, PAGE_ROWS),
+            _ => share
+                .saturating_add(2 * share.isqrt() + 1)
+                .clamp(BUCKET_ROWS_MIN, PAGE_ROWS),
         };
         let layout = path.layout(&table);
         let ranges = ranges.ranges.into_iter().map(|range| match after {
@@ -418,7 +422,10 @@ impl Engine {
             contents: None,
             direction,
             memory: (cursors.len() > 1).then(|| self.memory().open(SCAN_MEMORY)),
+            order: Vec::with_capacity(cursors.len()),
+            unordered: (0..cursors.len()).rev().collect(),
             cursors,
+            may_be_cut: false,
             scanned: 0,
         }
     }
@@ -481,6 +488,13 @@ pub struct RowScan<'e> {
     contents: Option<Vec<ColumnName<'static>>>,
     direction: Direction,
     cursors: Vec<Cursor>,
+    /// Numbers of the cursors of a merge that have rows, sorted by their next rows. The last one has the next row of the
+    /// scan.
+    order: Vec<usize>,
+    /// Numbers of the cursors of a merge that are not in `order`, because they may need a page.
+    unordered: Vec<usize>,
+    /// True if rows of the pages that were read may lack large values, which are stored in pieces.
+    may_be_cut: bool,
     /// Memory of the last page of each range; `None` if it is not reserved.
     memory: Option<Reservation>,
     scanned: u64,
@@ -542,7 +556,8 @@ impl RowScan<'_> {
         while let Some(found) = self.next_stored()? {
             let position = found.key.clone();
             let row = match &self.path {
-                RowPath::Primary => self.whole(found)?,
+                RowPath::Primary if self.may_be_cut => self.whole(found)?,
+                RowPath::Primary => Some(found),
                 RowPath::Index { index, is_covered } => self.row_of_entry(index, *is_covered, &found)?,
             };
             if let Some(row) = row {
@@ -612,61 +627,86 @@ impl RowScan<'_> {
 
     /// Returns the next row or index entry as it is stored.
     fn next_stored(&mut self) -> Result<Option<StoredRow>> {
-        let id = match &self.path {
-            RowPath::Primary => self.table.table().points().id(),
-            RowPath::Index { index, .. } => index.id(),
-        };
-        for cursor in &mut self.cursors {
-            while cursor.rows.is_empty() {
-                let Some(range) = cursor.rest.take() else { break };
-                let limit = PageLimit {
-                    rows_max: cursor.page_rows,
-                    bytes_max: PAGE_BYTES,
-                };
-                let of = (&self.parts, self.groups);
-                if self.path.index().is_none() {
-                    self.engine
-                        .admit_range(&self.table, RowAccess::Read, &range, &self.parts.numbers)?;
-                }
-                let page = self
-                    .engine
-                    .rows
-                    .page_of_groups(id, of, &range, self.direction, limit)?;
-                self.scanned += page.scanned;
-                if let Some(memory) = &mut self.memory {
-                    let bytes: u64 = page.rows.iter().map(|row| row.bytes() as u64).sum();
-                    memory.shrink(std::mem::take(&mut cursor.bytes));
-                    memory.grow(bytes)?;
-                    cursor.bytes = bytes;
-                }
-                if self.path.index().is_none() {
-                    let rows = &page.rows;
-                    self.engine
-                        .note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
-                            &rows[number].key
-                        });
-                    self.engine.charge_reads(&self.table, rows)?;
-                }
-                cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
-                cursor.rest = page.next;
-                cursor.rows = page.rows.into();
+        if self.cursors.len() == 1 {
+            self.fill(0)?;
+            return Ok(self.cursors[0].rows.pop_front());
+        }
+        while let Some(cursor) = self.unordered.last().copied() {
+            self.fill(cursor)?;
+            self.unordered.pop();
+            if let Some(at) = self.place_of(cursor) {
+                self.order.insert(at, cursor);
             }
         }
-        if let [cursor] = &mut self.cursors[..] {
-            return Ok(cursor.rows.pop_front());
-        }
+        let Some(cursor) = self.order.pop() else {
+            return Ok(None);
+        };
+        self.unordered.push(cursor);
+        Ok(self.cursors[cursor].rows.pop_front())
+    }
+
+    /// Returns the place of a cursor in `order`; `None` if it has no rows.
+    fn place_of(&self, cursor: usize) -> Option<usize> {
         let layout = self.path.layout(&self.table);
-        let heads = self.cursors.iter().enumerate();
-        let heads = heads.filter_map(|(at, cursor)| Some((at, layout.merge_key(&cursor.rows.front()?.key))));
-        let first = heads.reduce(|one, other| {
-            let is_before = match self.direction {
-                Direction::Ascending => other.1 < one.1,
-                Direction::Descending => other.1 > one.1,
+        let head = |cursor: usize| Some(layout.merge_key(&self.cursors[cursor].rows.front()?.key));
+        let own = head(cursor)?;
+        let is_later = |other: &usize| {
+            let order = head(*other).unwrap_or_default().cmp(own);
+            let order = match self.direction {
+                Direction::Ascending => order,
+                Direction::Descending => order.reverse(),
             };
-            if is_before { other } else { one }
-        });
-        let first = first.map(|(at, _)| at);
-        Ok(first.and_then(|at| self.cursors[at].rows.pop_front()))
+            order.then(other.cmp(&cursor)) == Ordering::Greater
+        };
+        Some(self.order.partition_point(is_later))
+    }
+
+    /// Reads pages of a cursor until it has a row or its range ends.
+    fn fill(&mut self, cursor: usize) -> Result<()> {
+        let cursor = &mut self.cursors[cursor];
+        if !cursor.rows.is_empty() {
+            return Ok(());
+        }
+        let table = self.table.table().points().id();
+        let id = self.path.index().map_or(table, |index| index.id());
+        while cursor.rows.is_empty() {
+            let Some(range) = cursor.rest.take() else { break };
+            let limit = PageLimit {
+                rows_max: cursor.page_rows,
+                bytes_max: PAGE_BYTES,
+            };
+            let of = (&self.parts, self.groups);
+            if self.path.index().is_none() {
+                self.engine
+                    .admit_range(&self.table, RowAccess::Read, &range, &self.parts.numbers)?;
+            }
+            let page = self
+                .engine
+                .rows
+                .page_of_groups(id, of, &range, self.direction, limit)?;
+            self.scanned += page.scanned;
+            if let Some(memory) = &mut self.memory {
+                let bytes: u64 = page.rows.iter().map(|row| row.bytes() as u64).sum();
+                memory.shrink(std::mem::take(&mut cursor.bytes));
+                memory.grow(bytes)?;
+                cursor.bytes = bytes;
+            }
+            if self.path.index().is_none() {
+                let rows = &page.rows;
+                self.engine
+                    .note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
+                        &rows[number].key
+                    });
+                self.engine.charge_reads(&self.table, rows)?;
+                // Checked after the read of the page: a table has the mark before it has the first such row, and keeps
+                // it.
+                self.may_be_cut = self.may_be_cut || self.engine.rows.has_cut_values(id)?;
+            }
+            cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
+            cursor.rest = page.next;
+            cursor.rows = page.rows.into();
+        }
+        Ok(())
     }
 }
 

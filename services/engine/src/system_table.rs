@@ -10,7 +10,7 @@ use tideline_access::{Access, Action as AccessAction};
 use tideline_key_codec::tuple::KeyValue;
 use tideline_model::{
     ColumnCompression, ColumnSpec, ColumnType, Durability, KeyColumnSpec, KeyOrder, KeySource, RowTtl,
-    SequenceNumber, TableModel, TableName, TableSpec, WideSpec,
+    SequenceNumber, TableModel, TableName, TableSpec, TtlScope, WideSpec,
 };
 use tideline_series_store::StoreError;
 use tideline_wide_table::{CellValue, Column};
@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::rows::{
     Action, COLUMN_BYTES_MAX, Image, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, RowWriteOptions,
+    WRITE_BYTES_MAX,
 };
 use crate::state_table::STATE_TABLE;
 use crate::tables::Table;
@@ -58,6 +59,19 @@ impl Engine {
             access.action() == AccessAction::Read && access.with_action(AccessAction::Administer).is_ok()
         };
         match table.name().as_str() == AUDIT_TABLE && self.access.as_ref().is_some_and(is_admin) {
+            true => Ok(()),
+            false => check_not_system(table),
+        }
+    }
+
+    /// Refuses the description of a table of the server, except to an admin.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`EngineError::SystemTable`] for such a table.
+    pub fn check_describable(&self, table: &Table) -> Result<()> {
+        let is_admin = |access: &Access| access.with_action(AccessAction::Administer).is_ok();
+        match self.access.as_ref().is_none_or(is_admin) {
             true => Ok(()),
             false => check_not_system(table),
         }
@@ -158,7 +172,9 @@ impl Engine {
             is_whole: true,
             ..RowWriteOptions::default()
         };
-        let (_, written) = self.write_rows(table, &make, &options)?;
+        // Rows of the server are charged to no tenant, even if they are written for a request of a tenant.
+        let server = self.as_server();
+        let (_, written) = server.write_rows(table, &make, &options)?;
         // A row that cannot be written prevents the other rows from being applied, so it is the reason to report.
         let is_reason =
             |outcome: &&RowOutcome| !matches!(outcome, RowOutcome::Written(_) | RowOutcome::NotApplied);
@@ -179,6 +195,9 @@ fn not_written(outcome: &RowOutcome) -> EngineError {
     match outcome {
         RowOutcome::Refused(Refused::TooLarge(bytes)) => {
             over("size of a row of the server", ROW_BYTES_MAX, *bytes)
+        }
+        RowOutcome::Refused(Refused::WriteTooLarge(bytes)) => {
+            over("size of a row of the server", WRITE_BYTES_MAX, *bytes)
         }
         RowOutcome::Refused(Refused::ColumnTooLarge(_, bytes)) => {
             over("size of a value of the server", COLUMN_BYTES_MAX, *bytes)
@@ -217,6 +236,7 @@ fn spec(key: Columns<'_>, columns: Columns<'_>, ttl: Option<RowTtl>) -> WideSpec
         groups: Vec::new(),
         cut_values: false,
         codecs: false,
+        ttl_of: TtlScope::default(),
         limits: Vec::new(),
     }
 }

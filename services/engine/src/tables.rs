@@ -149,7 +149,7 @@ impl Engine {
     /// - [`EngineError::Denied`] if the principal of this handle may not create the table.
     /// - A catalog or store error, for example if the name is in use.
     pub fn create_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
-        self.check_operates(name.as_str(), spec.model)?;
+        self.check_creates(&name, spec.model)?;
         check_not_reserved(&name)?;
         self.create_unchecked(name, spec)
     }
@@ -166,7 +166,7 @@ impl Engine {
     ///
     /// The errors of [`create_table`](Self::create_table).
     pub(crate) fn create_attached_table(&self, name: TableName, spec: TableSpec) -> Result<Table> {
-        self.check_operates(name.as_str(), spec.model)?;
+        self.check_creates(&name, spec.model)?;
         check_not_reserved(&name)?;
         let known = spec.wide.clone();
         self.create_with(name, spec, known.as_deref())
@@ -257,12 +257,26 @@ impl Engine {
     /// Returns [`EngineError::ModelFixed`] for another model. Returns [`EngineError::Invalid`],
     /// [`EngineError::OverLimit`] or [`EngineError::Forbidden`] for settings that are not allowed, and a catalog or
     /// store error if source tags are fixed or the table does not exist. Returns [`EngineError::Denied`] if the
-    /// principal of this handle may not change the table.
+    /// principal of this handle may not change the table, and [`EngineError::UsersTable`] for the users of a feed table.
     pub fn alter_table(&self, name: &str, spec: TableSpec) -> Result<Table> {
         let table = self.table_of_any_model(name)?;
-        self.check_operates(name, table.spec().model)?;
-        check_not_system(&table)?;
+        self.check_definable(&table)?;
         self.alter_known(&table, spec)
+    }
+
+    /// Checks that a request may change the settings, indexes and parts of a table. The server itself depends on the
+    /// definition of its own tables and of the users of a feed table.
+    pub(crate) fn check_definable(&self, table: &Table) -> Result<()> {
+        let spec = table.spec();
+        self.check_operates(table.name().as_str(), spec.model)?;
+        check_not_system(table)?;
+        match &spec.users_of {
+            None => Ok(()),
+            Some(owner) => Err(EngineError::UsersTable {
+                table: table.name().clone(),
+                owner: owner.clone(),
+            }),
+        }
     }
 
     /// Changes the settings of a table without a check of the access. Writes also change settings, for example when

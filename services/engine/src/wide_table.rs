@@ -10,8 +10,8 @@ use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
 use tideline_model::time::format_duration;
 use tideline_model::{
-    ColumnGroupSpec, ColumnSpec, ColumnType, FeedSpec, PartsSpec, SequenceSource, TableModel, TableName,
-    TableSpec, TtlScope, WideSpec, feed,
+    ColumnGroupSpec, ColumnSpec, ColumnType, FeedSpec, IndexCover, PartsSpec, SequenceSource, TableModel,
+    TableName, TableSpec, WideSpec, feed,
 };
 use tideline_wide_table::{ColumnName, GROUPS_MAX, GroupSet, Index};
 
@@ -28,6 +28,8 @@ pub const COLUMNS_MAX: usize = 10_000;
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 /// Maximum number of column names and name prefixes of a column group.
 const GROUP_COLUMNS_MAX: usize = 1_000;
+/// Memory in which a key is encoded, in bytes; longer keys need more.
+const KEY_BYTES: usize = 64;
 /// Maximum number of rate limits for reads and writes.
 const LIMITS_MAX: usize = 8;
 /// Maximum number of versions that a table keeps per column.
@@ -81,12 +83,12 @@ impl WideTable {
     /// [`EngineError::Invalid`] for values that the key cannot hold.
     pub fn encode_key(&self, values: &[KeyValue<'_>]) -> Result<(Bytes, usize)> {
         let layout = self.layout();
-        let mut key = Vec::new();
+        let mut key = Vec::with_capacity(KEY_BYTES);
         let encoded = layout.encode(values, &mut key);
         encoded.map_err(|error| EngineError::Invalid(error.to_string()))?;
         let partition = layout.partition_len(&key);
         let partition = partition.map_err(|error| EngineError::Invalid(error.to_string()))?;
-        Ok((key.into(), partition))
+        Ok((Bytes::copy_from_slice(&key), partition))
     }
 
     /// Returns the layout of the key.
@@ -238,19 +240,27 @@ fn check_feed(name: &TableName, spec: &TableSpec, before: Option<&WideSpec>) -> 
             feed::COUNTER_PREFIX
         ));
     }
-    if wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell) {
+    if wide.cells_expire() {
         return refuse("ttl_of is fixed: a message expires as a whole".into());
     }
     let Some(before) = before else { return Ok(()) };
     // A removed column that is declared again has another number, so stored messages would lose its values.
     let reserved = before.columns.iter();
-    let has_copies = spec.feed.is_some_and(|feed| feed.has_copies());
-    let is_reserved = |name: &str| feed::RESERVED.contains(&name) || (has_copies && name == feed::COPY);
+    let is_reserved = |name: &str| spec.feed.is_some_and(|feed| feed.is_reserved(name));
     let mut reserved = reserved.filter(|column| is_reserved(&column.name));
     if let Some(removed) = reserved.find(|column| !wide.columns.contains(column)) {
         return refuse(format!(
             "column {:?} belongs to every message and cannot be removed",
             removed.name
+        ));
+    }
+    // The server also writes reserved columns that an older table does not declare.
+    let mut added = wide.columns.iter().filter(|column| is_reserved(&column.name));
+    let is_known = |column: &ColumnSpec| before.columns.iter().any(|known| known.name == column.name);
+    if let Some(added) = added.find(|column| !is_known(column)) {
+        return refuse(format!(
+            "column {:?} is set by the server; use another name",
+            added.name
         ));
     }
     match wide.indexes.iter().any(|index| index.name == feed::ID_INDEX) {
@@ -411,10 +421,11 @@ impl Engine {
             });
         }
         check_columns(wide)?;
+        check_covered(wide, before)?;
         check_groups(wide, before)?;
         check_limits(wide)?;
         number_columns(wide, before)?;
-        check_searches(wide, self.settings.tables.search_indexes_max)?;
+        check_searches(wide, before, self.settings.tables.search_indexes_max)?;
         self.check_indexes(wide)
     }
 }
@@ -436,17 +447,17 @@ impl Engine {
 
 /// Checks the time-to-live. While the table has indexes, also refuses a change to or from a time-to-live of cells: if
 /// cells expire, an index entry expires with the oldest value in its key, otherwise with its row. A search index holds
-/// the times of cells only if cells expire.
+/// the times of cells only if cells expire. The time-to-live itself can be removed and set again, because a table without
+/// one keeps the unit.
 fn check_ttl(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
     if wide.ttl.is_some_and(|ttl| ttl.after <= 0) {
         return Err(EngineError::Invalid(
             "ttl must be longer than 0s; omit it for no limit".into(),
         ));
     }
-    let are_cells = |spec: &WideSpec| spec.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let has_indexes = |spec: &WideSpec| !spec.indexes.is_empty() || !spec.search_indexes.is_empty();
     match before {
-        Some(before) if has_indexes(before) && are_cells(before) != are_cells(wide) => {
+        Some(before) if has_indexes(before) && before.cells_expire() != wide.cells_expire() => {
             Err(EngineError::Invalid(
                 "ttl_of cannot be changed to or from `cell` while the table has indexes; drop them, and create them \
                  again afterwards"
@@ -568,6 +579,34 @@ fn check_columns(wide: &WideSpec) -> Result<()> {
             return refuse(format!("column {name:?} has the name of a key column"));
         }
         check_compression(column)?;
+    }
+    Ok(())
+}
+
+/// Refuses the removal of a declared column that an index covers by its name: the entries hold the column by its number,
+/// which no longer has a name afterwards.
+fn check_covered(wide: &WideSpec, before: Option<&WideSpec>) -> Result<()> {
+    let Some(before) = before else { return Ok(()) };
+    for index in &wide.indexes {
+        let IndexCover::Columns(covered) = &index.covers else {
+            continue;
+        };
+        let is_declared = |spec: &WideSpec, name: &str| {
+            let mut columns = spec.columns.iter();
+            columns.any(|column| column.name == name && !column.is_pattern())
+        };
+        // An index that is created by the same change has no entries yet.
+        let is_known = before.indexes.iter().any(|known| known.id == index.id);
+        let mut removed = covered
+            .iter()
+            .filter(|name| is_known && is_declared(before, name) && !is_declared(wide, name));
+        if let Some(name) = removed.next() {
+            return Err(EngineError::Invalid(format!(
+                "index {:?} covers column {name:?}; drop the index before the column is removed, and create it again \
+                 afterwards",
+                index.name
+            )));
+        }
     }
     Ok(())
 }

@@ -48,6 +48,10 @@ const REQUESTED_JOBS_IN_FLIGHT_MAX: usize = 4;
 /// clients use the service at the same time; see [`Permits::with_tenants_max`]. More requests would compete for the
 /// cores, the query threads and the next commit.
 const TENANT_REQUESTS_PER_CORE: usize = 2;
+/// Duration from which a read of a small write is slow. A read of rows in memory takes some microseconds.
+const SLOW_READ: Duration = Duration::from_micros(300);
+/// Duration from which a read of a page of messages is slow. A page in memory takes about 100 microseconds.
+const SLOW_PAGE: Duration = Duration::from_micros(500);
 /// Maximum number of concurrent exports in a Prometheus format. Each holds several megabytes.
 const EXPORTS_IN_FLIGHT_MAX: usize = 8;
 /// Maximum number of concurrent remote reads.
@@ -121,6 +125,8 @@ pub(crate) struct Shared {
     pub(crate) writes: Permits,
     /// Short reads of small writes. `None` if the engine is a cluster, whose reads take longer.
     pub(crate) inline_reads: Option<InlineReads>,
+    /// Short reads of pages of messages. They are separate, because they take longer than the reads of a write.
+    pub(crate) inline_pages: Option<InlineReads>,
     /// Permits for queries, searches, and those reads of the engine for which no other permits exist.
     pub(crate) queries: Permits,
     pub(crate) running: RunningQueries,
@@ -213,7 +219,8 @@ impl App {
             ),
             body_bytes,
             concurrent_requests: Shares::new(settings.connections_max),
-            inline_reads: (!is_shared).then(InlineReads::default),
+            inline_reads: (!is_shared).then(|| InlineReads::new(SLOW_READ)),
+            inline_pages: (!is_shared).then(|| InlineReads::new(SLOW_PAGE)),
             writes: busy("writes", settings.writes_in_flight_max),
             queries: busy("queries", settings.queries_in_flight_max),
             cold_queries: busy("queries of cold points and rows", cold_queries_max),

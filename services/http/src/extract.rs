@@ -56,6 +56,27 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// Refuses parameters of the query string, for routes that have none. An ignored parameter would change the meaning of a
+/// request without notice.
+pub(crate) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        let query = parts.uri.query().unwrap_or_default();
+        match query.split('&').find(|parameter| !parameter.is_empty()) {
+            None => Ok(Self),
+            Some(parameter) => {
+                let name = parameter.split('=').next().unwrap_or_default();
+                Err(Failure::invalid(format!(
+                    "query parameters: {name:?} does not exist; the route has no query parameters"
+                )))
+            }
+        }
+    }
+}
+
 /// Parameters of the path.
 pub(crate) struct Path<T>(pub(crate) T);
 

@@ -179,7 +179,8 @@ impl Failure {
         }
     }
 
-    fn is_retryable(&self) -> bool {
+    /// Returns true if repeating the same request can help.
+    pub(crate) fn is_retryable(&self) -> bool {
         self.retry_after.is_some()
             || matches!(
                 self.code,

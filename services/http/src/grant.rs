@@ -15,7 +15,7 @@ use tideline_access::{Access, Action, Principal};
 use tideline_change_stream::{name_in_use, no_stream};
 use tideline_connections::{Permit, Permits};
 use tideline_engine::find::Stop;
-use tideline_engine::model::{TableModel, TableName};
+use tideline_engine::model::{JobKind, TableModel, TableName};
 use tideline_engine::{Engine, EngineError, Table};
 use tideline_openapi::ErrorCode;
 use tideline_query::{Budget, Cancel, Querier};
@@ -25,6 +25,12 @@ use crate::app::{App, Waiting, blocking, stoppable};
 use crate::context::current_client;
 use crate::failure::{Failure, Result};
 use crate::guard::{Observation, UNNAMED_TENANT};
+
+/// Error of a failed job whose target table is not in the scope of the token.
+const HIDDEN_ERROR: &str = "the job failed; a token with the target table in its scope reads the reason";
+
+/// Text in the outcome of a copy before the reason for which the target has refused a row.
+pub(crate) const FIRST_REFUSAL: &str = ", the first: ";
 
 /// Originator of a request, and the action that the route declares. `guard` stores it in the request.
 #[derive(Debug, Clone)]
@@ -186,7 +192,7 @@ impl Grant {
     /// Checks the objects that the path names: a table, a change stream, a job. Handlers find tables through the
     /// engine, which checks the table again; the engine does not check the other objects. An object that the
     /// principal may not see is reported as if it did not exist. For a table, only its name is compared with the
-    /// scope, whether it exists or not.
+    /// scope, whether it exists or not; for the users of a feed table, the name of the feed table.
     async fn check_path(&self, parts: &mut Parts) -> Result<()> {
         if self.access.principal().scope().is_everything() {
             return Ok(());
@@ -197,7 +203,13 @@ impl Grant {
         };
         for (name, value) in &parameters {
             match name {
-                "table" => self.access.check_table(value)?,
+                "table" => {
+                    let owner = self.engine.owner_of_users(value);
+                    let checked = owner.as_ref().map_or(value, TableName::as_str);
+                    if self.access.check_table(checked).is_err() {
+                        return Err(self.access.denied(value).into());
+                    }
+                }
                 "stream" => {
                     let names_more = parameters.iter().count() > 1;
                     match parts.method {
@@ -252,9 +264,43 @@ impl Grant {
             return Ok(());
         }
         match self.change_streams.tables_of(name) {
-            Some(tables) if self.access.check_names(&tables).is_ok() => Ok(()),
+            Some(tables) if self.has_names(&tables) => Ok(()),
             _ => Err(no_stream(name).into()),
         }
+    }
+
+    /// Checks that the principal may create a change stream of these tables, or give them to an existing one. The scope
+    /// must include the names, because another table can have the name later. For the users of a feed table, it must
+    /// also include that table.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the refusal of the first table that is not in the scope.
+    pub(crate) fn check_stream_tables(&self, tables: &[String]) -> Result<()> {
+        self.access.check_patterns(tables)?;
+        for table in tables {
+            if let Some(owner) = self.engine.owner_of_users(table)
+                && self.access.check_table(owner.as_str()).is_err()
+            {
+                return Err(self.access.denied(table).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the scope includes the names of all tables of a change stream. The users of a feed table belong to
+    /// that table.
+    pub(crate) fn has_names(&self, tables: &[String]) -> bool {
+        // A table of users can have got the name after the stream was created.
+        if self.access.check_names(tables).is_ok() {
+            return true;
+        }
+        let owner = |table: &String| match self.engine.owner_of_users(table) {
+            Some(owner) => owner.to_string(),
+            None => table.clone(),
+        };
+        let owners: Vec<String> = tables.iter().map(owner).collect();
+        self.access.check_names(&owners).is_ok()
     }
 
     /// Sets the description of the change for its audit record. Used by handlers whose path does not name the
@@ -272,17 +318,53 @@ impl Grant {
     }
 
     /// Returns true if the principal may see the jobs, queries and archive of a table. The table may have been
-    /// dropped meanwhile.
+    /// dropped meanwhile. The model of a dropped table is not known, so a principal that may use only some models does
+    /// not see it.
     pub(crate) fn sees_table(&self, table: &str) -> bool {
-        !matches!(self.engine.table_of_any_model(table), Err(EngineError::Denied(_)))
+        match self.engine.table_of_any_model(table) {
+            Ok(_) => true,
+            Err(EngineError::Denied(_)) => false,
+            Err(_) => self.engine.has_all_models(),
+        }
     }
 
     /// Returns true if the principal may see a job. A job without a table applies to all tables.
     pub(crate) fn sees_job(&self, job: &Job) -> bool {
-        match &job.table {
-            Some(table) => self.sees_table(&table.name),
-            None => self.access.check_all().is_ok(),
+        let Some(table) = &job.table else {
+            return self.access.check_all().is_ok();
+        };
+        // A new table can have the name of a dropped one, and another model.
+        let is_same = || {
+            let found = self.engine.table_of_any_model(&table.name);
+            found.is_ok_and(|found| found.points().id() == table.id)
+        };
+        self.sees_table(&table.name) && (self.engine.has_all_models() || is_same())
+    }
+
+    /// Removes from a job what describes its target table, unless the principal may see this table.
+    pub(crate) fn shown(&self, mut job: Job) -> Job {
+        if self.access.check_all().is_ok() {
+            return job;
         }
+        let copies = matches!(job.kind, JobKind::Rekey | JobKind::Restore);
+        if job.into.as_ref().is_some_and(|into| !self.sees_table(into)) {
+            job.into = None;
+            // The text can contain the name and the settings of the target.
+            job.error = job.error.map(|_| HIDDEN_ERROR.to_owned());
+            // The reason of the first refusal names columns of the target.
+            if let Some(outcome) = &mut job.outcome
+                && let Some(cut) = outcome.find(FIRST_REFUSAL)
+            {
+                outcome.truncate(cut);
+            }
+        } else if job.into.is_none() && copies {
+            // The reason of a job of an earlier build contains the name of the target.
+            let marks = [" into table ", " in table "];
+            if let Some(cut) = marks.iter().find_map(|mark| job.reason.find(*mark)) {
+                job.reason.truncate(cut);
+            }
+        }
+        job
     }
 
     /// Returns false if the token has expired or was revoked since the request began. Long-running responses check

@@ -180,6 +180,9 @@ pub(crate) trait Source: Send + Sync + 'static {
     /// Returns true if there is nothing to read before the next change.
     fn is_caught_up(&self) -> bool;
 
+    /// Returns true if a watch whose time is over can end: the events that a watch of no duration sends were read.
+    fn can_end(&self) -> bool;
+
     /// Waits for a change. Returns false if no further change is possible.
     fn changed(&mut self) -> impl Future<Output = bool> + Send;
 }
@@ -214,11 +217,13 @@ enum Next {
     Resume,
 }
 
-/// Returns the cursor from which a watch continues: the header `Last-Event-ID`, or else the parameter. Returns
-/// `None` for a watch without a cursor, which begins with the next event.
+/// Returns the cursor from which a watch continues: the header `Last-Event-ID` if it is not empty, or else the
+/// parameter. Returns `None` for a watch without a cursor, which begins with the next event.
 pub(crate) fn cursor_of<'a>(headers: &'a HeaderMap, parameter: Option<&'a str>) -> Option<&'a str> {
     let last_event = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    last_event.or(parameter).filter(|cursor| !cursor.is_empty())
+    // A browser without a last event, and a client that has received none, send an empty header.
+    let is_given = |cursor: &&str| !cursor.is_empty();
+    last_event.filter(is_given).or(parameter).filter(is_given)
 }
 
 /// Returns the time at which a watch of this duration ends.
@@ -231,6 +236,11 @@ pub(crate) fn end_of(duration: Option<DurationText>) -> Result<Option<Instant>> 
         Ok(Instant::now() + duration?)
     };
     duration.map(end).transpose()
+}
+
+/// Returns true for the duration of a watch that sends the existing events and ends.
+pub(crate) fn is_of_existing(duration: Option<DurationText>) -> bool {
+    duration == Some(DurationText(0))
 }
 
 /// Returns a response that begins with `ready` and continues with the events of `source`. It ends when the client
@@ -277,7 +287,7 @@ impl<S: Source> Live<S> {
                     break;
                 }
             };
-            if next == Next::Step && self.is_over() {
+            if next == Next::Step && (self.must_end() || self.is_late() && self.source.can_end()) {
                 return;
             }
             if next == Next::Step && self.source.is_caught_up() {
@@ -344,8 +354,18 @@ impl<S: Source> Live<S> {
         self.events.send(Ok(text.into())).await.is_ok()
     }
 
+    /// Returns true if the watch must end whatever it has sent.
+    fn must_end(&self) -> bool {
+        self.app.is_draining() || !self.app.is_valid()
+    }
+
+    /// Returns true if the time of the watch is over.
+    fn is_late(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
     fn is_over(&self) -> bool {
-        self.app.is_draining() || !self.app.is_valid() || self.end.is_some_and(|end| Instant::now() >= end)
+        self.must_end() || self.is_late()
     }
 
     /// Waits for a change and sends heartbeats meanwhile. Returns `End` if the watch must end or the client has

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
 use axum::http::header;
@@ -212,6 +212,52 @@ where
         client,
     });
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// Returns a response whose body is followed by `last`. The server waits for `last` without a thread and without a
+/// permit. If the client disconnects, the future is dropped.
+pub(crate) fn followed_by(
+    response: Response,
+    last: impl Future<Output = io::Result<Bytes>> + Send + 'static,
+) -> Response {
+    response.map(|body| {
+        Body::new(FollowedBody {
+            body: Some(body),
+            last: Some(Box::pin(last)),
+        })
+    })
+}
+
+/// Body of a response that ends with the result of a future.
+struct FollowedBody {
+    /// `None` after its end.
+    body: Option<Body>,
+    /// `None` after it was sent.
+    last: Option<Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>>,
+}
+
+impl HttpBody for FollowedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        if let Some(body) = &mut this.body {
+            if let Some(frame) = ready!(Pin::new(body).poll_frame(cx)) {
+                return Poll::Ready(Some(frame));
+            }
+            this.body = None;
+        }
+        let Some(last) = &mut this.last else {
+            return Poll::Ready(None);
+        };
+        let last = ready!(last.as_mut().poll(cx));
+        this.last = None;
+        Poll::Ready(Some(last.map(Frame::data).map_err(axum::Error::new)))
+    }
 }
 
 /// Client that receives the response. When it disconnects, this value is dropped, which stops the request.

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use tideline_engine::backend::Direction;
 use tideline_engine::feeds::{Audience, FeedName, Recipient};
 use tideline_engine::model::feed::{
-    CLEARED, COUNTER_PREFIX, EDIT, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, RESERVED, SENDER, SOURCE,
-    TARGET, TIME, TO,
+    CLEARED, COUNTER_PREFIX, DELETE, EDIT, EDITED, EVENT, EXCEPT, MESSAGE_ID, RECALLED, SENDER, SOURCE,
+    TARGET, TARGET_SENDER, TIME, TO,
 };
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
@@ -35,12 +35,11 @@ use crate::message::{
 };
 use crate::read::begin_scan;
 use crate::send::{
-    CopyRoom, ROW_BYTES, ReaderLists, WriteTerms, check_sequence, check_written, copy_of, entry_columns,
-    inbox_entry, new_row, number_in_use, push_entries, renewed_entry, stored_key,
+    COMMITS_MAX, CopyRoom, GivenNumbers, ROW_BYTES, ReaderLists, WriteTerms, check_numbers, check_sequence,
+    check_written, copy_of, entry_columns, inbox_entry, new_row, number_in_use, push_entries, renewed_entry,
+    stored_key,
 };
 
-/// Maximum number of attempts to change a message while other requests change it too.
-const ATTEMPTS_MAX: u32 = 100;
 /// Maximum size of the events of edits that a write changes, in bytes. A larger event is changed alone. The last of
 /// these writes also changes the message and its entries in inboxes.
 const EDIT_BYTES_PER_WRITE: usize = 256 << 10;
@@ -151,11 +150,13 @@ impl<'a> CopyChange<'a> {
         if !has_copies(table) && !is_renewed {
             return Self::default();
         }
-        // Copies before this number are never read. A member who does not see the message has no entry.
+        // Copies before this number are never read.
         let is_copied = audience.changes_copied_from.is_some_and(|from| sequence >= from);
         let is_changed = is_renewed || has_copies(table) && is_copied;
-        let has_entry = |member: &&&Recipient| is_changed && member.visible_from <= sequence;
-        let recipients: Vec<&Recipient> = readers.iter().filter(has_entry).copied().collect();
+        let recipients: Vec<&Recipient> = match is_changed {
+            true => readers.to_vec(),
+            false => Vec::new(),
+        };
         let mut room = CopyRoom::beside(2 + readers.len() + recipients.len());
         let message = changed.as_ref().filter(|_| is_copied);
         let message = message.and_then(|values| room.take(table, values, recipients.len()));
@@ -217,7 +218,7 @@ pub fn edit(
             "the edit changes nothing; give columns or clear".to_owned(),
         ));
     }
-    let values = columns_of(engine, table, &changes.columns, "columns")?;
+    let values = columns_of(table, &changes.columns, engine.now(), "columns")?;
     for (number, name) in changes.clear.iter().enumerate() {
         check_name(table, name, "clear")?;
         let is_repeated = changes.clear[..number].contains(name) || changes.columns.get(name).is_some();
@@ -313,7 +314,7 @@ pub fn delete(
     terms: &WriteTerms<'_>,
 ) -> Result<i64> {
     let deleted = change(engine, table, target, terms, &mut |_, row| {
-        let mut event = vec![reserved(table, EVENT, CellValue::String("delete".into()))];
+        let mut event = vec![reserved(table, EVENT, CellValue::String(DELETE.into()))];
         if let Some(id) = newest(table, row, MESSAGE_ID) {
             event.push(reserved(table, MESSAGE_ID, id.clone().into_owned()));
         }
@@ -341,9 +342,11 @@ fn change(
     }
     let feed = engine.feed(table, target.feed)?;
     let (key, partition) = stored_key(table, feed, target.sequence)?;
+    let event = target.event.map(|event| (event, (None, "the event".to_owned())));
+    let given: GivenNumbers<'_> = event.into_iter().collect();
     // Events whose values cannot be removed, because their parts are closed for writes.
     let mut closed = BTreeSet::new();
-    for _ in 0..ATTEMPTS_MAX {
+    for _ in 0..COMMITS_MAX {
         let stored = engine.row(table, &key)?;
         let stored = stored.ok_or_else(|| missing(table, target.sequence))?;
         let row = columns_of_message(table, &stored, target.sequence)?;
@@ -351,14 +354,8 @@ fn change(
         let Some(mut change) = decide(time, &row)? else {
             return Ok(None);
         };
-        // A deletion frees the number of its message. An event with this number would be missed by readers with later
-        // cursors.
-        if target.event == Some(target.sequence) {
-            return Err(RowsError::ConditionFailed(format!(
-                "the event: its sequence number {} is that of the message; give another one",
-                target.sequence
-            )));
-        }
+        check_event(target)?;
+        check_numbers(engine, table, feed, &given)?;
         let mut edits = match change.row.removes_values() {
             false => Vec::new(),
             true => edits_with_values(engine, table, feed, (target.sequence, &row))?,
@@ -381,59 +378,33 @@ fn change(
             (time, terms.principal),
             &mut change.event,
         );
-        let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
-        let except = except.unwrap_or_default();
         let audience = audience(engine, table, feed)?;
-        let readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
+        let readers = readers_of(table, (target.sequence, &row), &audience);
         let entry = inbox_entry(table, feed);
         let copies = CopyChange::new(table, (&audience, &readers), (target.sequence, &row), &change);
-        let event_copy = copies.event.as_ref();
         for batch in earlier {
             let make =
                 |edit: &Edit, next_id: &mut dyn FnMut() -> i64| edit.without_values(table, feed, next_id());
             write_open(engine, table, batch, &make)?;
         }
-        let make = |next_id: &mut dyn FnMut() -> i64| {
-            let event = new_row(table, feed, target.event, &change.event, next_id)?;
-            let message = RowWrite {
-                key: key.clone(),
-                partition,
-                time: event.time,
-                action: change.row.action(event.time),
-                condition: None,
-                image: Image::None,
-            };
-            let sequence = event.time;
-            let mut rows = vec![message, event];
-            for edit in edits {
-                rows.push(edit.without_values(table, feed, sequence)?);
-            }
-            push_entries(table, &readers, sequence, (&entry, event_copy), &mut rows)?;
-            copies.push(table, target.sequence, (&entry, sequence), &mut rows)?;
-            Ok(rows)
+        let write = ChangeWrite {
+            table,
+            feed,
+            target,
+            row: (&key, partition),
+            change: &change,
+            edits,
+            readers: &readers,
+            entry: &entry,
+            copies: &copies,
         };
-        let options = RowWriteOptions {
-            durability: terms.durability,
-            unchanged: vec![Unchanged::Row {
-                key: key.to_vec(),
-                digest: Some(stored.digest()),
-            }],
-            // The change, its event and the inbox entries of the event are written together or not at all.
-            is_whole: true,
-            ..RowWriteOptions::default()
-        };
+        let make = |next_id: &mut dyn FnMut() -> i64| write.rows(next_id);
+        let options = change_options(terms, (&key, &stored));
         let (writes, written) = engine.write_rows(table, &make, &options)?;
         if written.changed.is_some() {
             continue;
         }
-        let before = closed.len();
-        for (edit, outcome) in edits.iter().zip(written.rows.iter().skip(2)) {
-            if is_closed(table, outcome)? {
-                closed.insert(edit.sequence);
-            }
-        }
-        let is_writable = |outcome: &RowOutcome| !matches!(outcome, RowOutcome::Refused(_));
-        if closed.len() > before && written.rows[..2].iter().all(is_writable) {
+        if add_closed(table, edits, &written.rows, &mut closed)? {
             continue;
         }
         check_written(table, &written.rows, |row| match row {
@@ -448,9 +419,113 @@ fn change(
     }
     // The client can send the request again.
     let contended = WideError::Contended {
-        attempts: ATTEMPTS_MAX,
+        attempts: COMMITS_MAX,
     };
     Err(EngineError::from(contended).into())
+}
+
+/// Refuses an event with the sequence number of its message. A deletion removes the row of the message, so the write of the
+/// event would find the number free.
+fn check_event(target: Target<'_>) -> Result<()> {
+    if target.event != Some(target.sequence) {
+        return Ok(());
+    }
+    Err(RowsError::ConditionFailed(format!(
+        "the event: its sequence number {} is that of the message; give another one",
+        target.sequence
+    )))
+}
+
+/// Returns the members of an audience whose inboxes show a message. Members who see the feed only from a later message on
+/// are not among them: an event with new values would show them the message.
+fn readers_of<'a>(
+    table: &WideTable,
+    (sequence, row): (i64, &Mutation<'_>),
+    audience: &'a Audience,
+) -> Vec<&'a Recipient> {
+    let (to, except) = (names_in(table, row, TO), names_in(table, row, EXCEPT));
+    let except = except.unwrap_or_default();
+    let mut readers = ReaderLists::new(to.as_deref(), &except).among(audience);
+    readers.retain(|member| member.visible_from <= sequence);
+    readers
+}
+
+/// Write of a changed message: its row, its event, the events of its edits, and the entries of all these in inboxes.
+struct ChangeWrite<'a> {
+    table: &'a WideTable,
+    feed: TimelineId,
+    target: Target<'a>,
+    /// Key and partition of the message.
+    row: (&'a Bytes, usize),
+    change: &'a Change,
+    /// Events whose values are removed.
+    edits: &'a [Edit],
+    readers: &'a [&'a Recipient],
+    /// Columns of the entries in inboxes.
+    entry: &'a Values,
+    copies: &'a CopyChange<'a>,
+}
+
+impl<'a> ChangeWrite<'a> {
+    /// Returns the rows to write: the message, the event, and then the others. `next_id` returns the next sequence number.
+    fn rows(&self, next_id: &mut dyn FnMut() -> i64) -> std::result::Result<Vec<RowWrite<'a>>, EngineError> {
+        let (table, target) = (self.table, self.target);
+        let event = new_row(table, self.feed, target.event, &self.change.event, next_id)?;
+        let sequence = event.time;
+        let (key, partition) = self.row;
+        let message = RowWrite {
+            key: key.clone(),
+            partition,
+            time: sequence,
+            action: self.change.row.action(sequence),
+            condition: None,
+            image: Image::None,
+        };
+        let mut rows = vec![message, event];
+        for edit in self.edits {
+            rows.push(edit.without_values(table, self.feed, sequence)?);
+        }
+        let of_event = (self.entry, self.copies.event.as_ref());
+        push_entries(table, self.readers, sequence, of_event, &mut rows)?;
+        self.copies
+            .push(table, target.sequence, (self.entry, sequence), &mut rows)?;
+        Ok(rows)
+    }
+}
+
+/// Returns the options of the write of a change: the message must not have changed since it was read.
+fn change_options(
+    terms: &WriteTerms<'_>,
+    (key, stored): (&Bytes, &StoredRow),
+) -> RowWriteOptions<'static, 'static> {
+    RowWriteOptions {
+        durability: terms.durability,
+        unchanged: vec![Unchanged::Row {
+            key: key.to_vec(),
+            digest: Some(stored.digest()),
+        }],
+        // The change, its event and the inbox entries of the event are written together or not at all.
+        is_whole: true,
+        ..RowWriteOptions::default()
+    }
+}
+
+/// Adds the events that a write could not change, because their parts are closed for writes, to `closed`. Returns true if
+/// the write succeeds without them.
+fn add_closed(
+    table: &WideTable,
+    edits: &[Edit],
+    outcomes: &[RowOutcome],
+    closed: &mut BTreeSet<i64>,
+) -> Result<bool> {
+    let before = closed.len();
+    for (edit, outcome) in edits.iter().zip(outcomes.iter().skip(2)) {
+        if is_closed(table, outcome)? {
+            closed.insert(edit.sequence);
+        }
+    }
+    let is_writable = |outcome: &RowOutcome| !matches!(outcome, RowOutcome::Refused(_));
+    Ok(closed.len() > before && outcomes[..2].iter().all(is_writable))
 }
 
 /// Returns false if a message has changed since it was read, before writes that do not check this themselves. Without
@@ -558,7 +633,7 @@ fn edits_with_values(
         let is_kept = |column: &&Column<'_>| {
             table
                 .name_of(&column.name)
-                .is_some_and(|name| RESERVED.contains(&name))
+                .is_some_and(|name| table.feed().is_reserved(name))
         };
         let (kept, values): (Vec<_>, Vec<_>) = row.columns.iter().partition(is_kept);
         if values.is_empty() {
@@ -586,7 +661,7 @@ fn has_ttl(table: &WideTable) -> bool {
     table.settings().ttl.is_some()
 }
 
-/// Adds the columns that every event has: its message, the principal, the time, and the readers.
+/// Adds the columns that every event has: its message, the principal, the time, the sender of the message, and the readers.
 fn complete_event(
     table: &WideTable,
     (sequence, row): (i64, &Mutation<'_>),
@@ -601,6 +676,14 @@ fn complete_event(
     if table.feed().sequence == SequenceSource::Manual {
         let now = Timestamp::from_nanos_clamped(time);
         event.push(reserved(table, TIME, CellValue::Timestamp(now)));
+    }
+    if table.feed().inboxes.is_some() {
+        // An empty text distinguishes a message without a sender from an event of an earlier build.
+        let author = match newest(table, row, SENDER) {
+            Some(CellValue::String(author)) => author.to_string(),
+            _ => String::new(),
+        };
+        event.push(reserved(table, TARGET_SENDER, CellValue::String(author.into())));
     }
     // The event reaches the readers of the message.
     for name in [TO, EXCEPT] {
@@ -666,10 +749,7 @@ pub fn count(
         true => audience(engine, table, feed)?,
         false => Arc::default(),
     };
-    let (to, except) = (names_in(table, &row, TO), names_in(table, &row, EXCEPT));
-    let except = except.unwrap_or_default();
-    let mut readers = ReaderLists::new(to.as_deref(), &except).among(&audience);
-    readers.retain(|member| member.visible_from <= target.sequence);
+    let readers = readers_of(table, (target.sequence, &row), &audience);
     let make = |next_id: &mut dyn FnMut() -> i64| {
         let time = next_id();
         let increments = names.iter().zip(add.values()).map(|(column, by)| Increment {

@@ -36,7 +36,7 @@ use tideline_rows::{Result, RowsError};
 
 use crate::inbox::is_for;
 use crate::members::{ENTRIES_PER_WRITE, Membership, count_members, inbox_of, member, members};
-use crate::message::{Values, damaged, newest, sequence_of, to_columns};
+use crate::message::{Values, damaged, newest, number_of_message, sequence_of, to_columns};
 use crate::read::begin_scan;
 use crate::send::{deletion, inbox_entry, stored_key};
 use crate::state::{Pulled, State};
@@ -259,7 +259,9 @@ pub(crate) fn back_fill(
     let missing = |found: &StoredRow| {
         let sequence = sequence_of(table, &found.key)?;
         let columns = found.columns().map_err(|reason| damaged(table, reason))?;
-        let is_missing = !state.is_left_to_others(sequence) && is_for(table, &columns, &joined.user);
+        let is_visible = number_of_message(table, &columns, sequence) >= joined.visible_from;
+        let is_missing =
+            is_visible && !state.is_left_to_others(sequence) && is_for(table, &columns, &joined.user);
         Ok(is_missing.then_some((sequence, columns.time)))
     };
     let values = inbox_entry(table, joined.feed);
@@ -319,16 +321,16 @@ pub(crate) fn write_open<'v, T>(
     Ok((rows.len() - left.len()) as u64)
 }
 
-/// Returns true if a row of a feed or inbox was refused because its part is closed for writes or dropped.
+/// Returns true if a row of a feed or inbox was refused because its part is closed for writes, hidden or dropped.
 ///
 /// # Errors
 ///
 /// [`RowsError::Invalid`] if it was refused for another reason.
 pub(crate) fn is_closed(table: &WideTable, outcome: &RowOutcome) -> Result<bool> {
     match outcome {
-        RowOutcome::Refused(Refused::PartClosed(_) | Refused::PartArchived | Refused::PartDropped(_)) => {
-            Ok(true)
-        }
+        RowOutcome::Refused(
+            Refused::PartClosed(_) | Refused::PartArchived | Refused::PartDropped(_) | Refused::PartHidden(_),
+        ) => Ok(true),
         RowOutcome::Refused(refused) => {
             let reason = refused_text(table, refused);
             Err(RowsError::Invalid(format!("an entry of the feed: {reason}")))

@@ -42,7 +42,7 @@ use crate::delivery::{fan_out_max, is_closed, reference};
 use crate::members::{
     ENTRIES_PER_WRITE, JoinEnd, complete_join, count_members, inbox_of, member, members, membership, range_of,
 };
-use crate::message::{damaged, names_in, sequence_of};
+use crate::message::{damaged, names_in, number_of_message, sequence_of};
 use crate::read::begin_scan;
 use crate::send::{ReaderLists, inbox_entry};
 use crate::state::{Progress, State};
@@ -80,6 +80,8 @@ pub type FanOutStep<'s> = &'s mut dyn FnMut(&FanOutProgress) -> ControlFlow<()>;
 /// Message or event whose entries are written.
 struct Message {
     sequence: i64,
+    /// Sequence number of the message, also for an event of the message.
+    message: i64,
     /// Time of its last change.
     time: i64,
     to: Option<Vec<String>>,
@@ -376,7 +378,7 @@ impl<'r> Run<'r, '_> {
             for member in &page.members {
                 let inbox = engine.feed_or_new(table, &inbox_of(&member.user)?)?;
                 let shown = messages.iter().zip(&lists).filter(|(message, lists)| {
-                    message.sequence >= member.visible_from && lists.has(&member.user)
+                    message.message >= member.visible_from && lists.has(&member.user)
                 });
                 entries.extend(shown.map(|(message, _)| (inbox, (message.sequence, message.time))));
             }
@@ -416,8 +418,10 @@ fn at<T>(step: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Returns a message or event of a feed.
 fn message_of(table: &WideTable, row: &StoredRow) -> Result<Message> {
     let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+    let sequence = sequence_of(table, &row.key)?;
     Ok(Message {
-        sequence: sequence_of(table, &row.key)?,
+        sequence,
+        message: number_of_message(table, &columns, sequence),
         time: columns.time,
         to: names_in(table, &columns, TO),
         except: names_in(table, &columns, EXCEPT).unwrap_or_default(),

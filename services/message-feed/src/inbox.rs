@@ -17,12 +17,18 @@ use tideline_engine::rows::{CellValue, Mutation, RowScan, StoredRow};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, ErrorKind, Timeline, WideTable};
 use tideline_openapi::feed::MessageOrder;
+use tideline_rows::value::{write_number, write_text};
 use tideline_rows::{Result, RowsError, token};
 
+use crate::change::missing;
 use crate::delivery::audience;
 use crate::members::{Membership, UserRows, known_inbox, user_rows};
-use crate::message::{MessageEncoder, damaged, names_in, newest, sequence_of};
-use crate::read::{PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded};
+use crate::message::{
+    MessageEncoder, begin_member, damaged, key_of, names_in, newest, number_of_message, sequence_of,
+};
+use crate::read::{
+    COUNT_SCANNED_MAX, Count, PAGE_BYTES_MAX, PAGE_SCANNED_MAX, Page, ReadTerms, begin_scan, encoded,
+};
 use crate::send::stored_key;
 use crate::viewer::Viewer;
 
@@ -30,6 +36,8 @@ use crate::viewer::Viewer;
 pub const CONVERSATIONS: usize = 50;
 /// Maximum number of conversations of a list.
 pub const CONVERSATIONS_MAX: usize = 1_000;
+/// Expected size of a conversation with a short message, in bytes of JSON.
+pub const CONVERSATION_BYTES: usize = 512;
 
 /// User whose inbox is read.
 struct Reader {
@@ -61,43 +69,37 @@ pub fn page(
     limit: usize,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Page> {
-    let (reader, mut sources) = sources(engine, table, (user, terms), limit, is_stopped)?;
-    let is_descending = terms.order == MessageOrder::Descending;
+    let (reader, sources) = sources(engine, table, (user, terms), limit, is_stopped)?;
+    let mut rows = InOrder::new(table, sources, terms.order)?;
     let mut page = Page {
-        next: match is_descending {
-            false => terms.after,
-            true => terms.before,
+        next: match terms.order {
+            MessageOrder::Ascending => terms.after,
+            MessageOrder::Descending => terms.before,
         },
         ..Page::default()
     };
-    let mut heads = BTreeSet::new();
-    for (number, source) in sources.iter_mut().enumerate() {
-        heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
-    }
     let (mut bytes, mut scanned) = (0, 0);
     // A message that was pushed while its feed was already pulled is read twice, with the same sequence number.
     let mut last = None;
-    while let Some((sequence, number)) = match is_descending {
-        false => heads.pop_first(),
-        true => heads.pop_last(),
-    } {
+    while let Some((sequence, row)) = rows.next_row(table)? {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        if page.messages.len() >= limit || bytes >= PAGE_BYTES_MAX || scanned >= PAGE_SCANNED_MAX {
+        if scanned >= PAGE_SCANNED_MAX {
             page.has_more = true;
             break;
         }
+        let is_full = page.messages.len() >= limit || bytes >= PAGE_BYTES_MAX;
         scanned += 1;
-        let source = &mut sources[number];
-        let row = source.next.take();
-        heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
         if last == Some(sequence) {
             continue;
         }
-        if let Some((_, row)) = row
-            && let Some(message) = shown(engine, table, row, (&reader, terms))?
-        {
+        if let Some(message) = shown(engine, table, row, (&reader, terms))? {
+            // A full page continues over messages that the user does not see.
+            if is_full {
+                page.has_more = true;
+                break;
+            }
             let columns = message.columns().map_err(|reason| damaged(table, reason))?;
             bytes += page.messages.push(table, encoder, &message.key, &columns)?;
             last = Some(sequence);
@@ -105,6 +107,69 @@ pub fn page(
         page.next = Some(sequence);
     }
     Ok(page)
+}
+
+/// Counts the messages that the inbox of a user shows. Reads at most [`COUNT_SCANNED_MAX`] entries, messages and events.
+///
+/// # Errors
+///
+/// The errors of [`page`].
+pub fn count(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (user, terms): (&str, &ReadTerms),
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Count> {
+    let terms = &ReadTerms {
+        has_events: false,
+        order: MessageOrder::Ascending,
+        ..terms.clone()
+    };
+    let (reader, sources) = sources(engine, table, (user, terms), COUNT_ROWS, is_stopped)?;
+    let mut rows = InOrder::new(table, sources, terms.order)?;
+    let (mut messages, mut scanned) = (0, 0);
+    let (mut last, mut last_shown) = (None, None);
+    while let Some((sequence, row)) = rows.next_row(table)? {
+        if is_stopped() {
+            return Err(RowsError::Cancelled);
+        }
+        // A page after a message does not have its duplicate, so the count may end between both.
+        if scanned >= COUNT_SCANNED_MAX {
+            return Ok(Count { messages, next: last });
+        }
+        scanned += 1;
+        last = Some(sequence);
+        if last_shown != last && shown(engine, table, row, (&reader, terms))?.is_some() {
+            messages += 1;
+            last_shown = last;
+        }
+    }
+    Ok(Count { messages, next: None })
+}
+
+/// Returns the message or event that the inbox of a user shows under a sequence number, as JSON.
+///
+/// # Errors
+///
+/// [`EngineError::NoSuchMessage`] if the inbox does not show one, and the errors of [`page`].
+pub fn message(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (user, sequence): (&str, i64),
+    encoder: &MessageEncoder,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<String> {
+    let terms = ReadTerms {
+        after: sequence.checked_sub(1),
+        before: sequence.checked_add(1),
+        has_events: true,
+        ..ReadTerms::default()
+    };
+    let found = page(engine, table, (user, &terms), encoder, 1, is_stopped)?.messages;
+    match found.is_empty() {
+        true => Err(missing(table, sequence)),
+        false => Ok(String::from_utf8_lossy(found.items()).into_owned()),
+    }
 }
 
 /// Returns true if a read of the inbox of a user reaches parts in the cold tier or in the archive. The sequence number
@@ -202,6 +267,46 @@ fn sources<'e>(
 
 /// Number of messages that an inbox reads at once from a pulled feed.
 const PULLED_ROWS: usize = 8;
+/// Number of entries that a count of an inbox reads at once.
+const COUNT_ROWS: usize = 1_000;
+
+/// Rows of the sources of an inbox in the order of their sequence numbers.
+struct InOrder<'e> {
+    sources: Vec<Source<'e>>,
+    /// Sequence number of the next row of each source that has one, and the index of the source.
+    heads: BTreeSet<(i64, usize)>,
+    order: MessageOrder,
+}
+
+impl<'e> InOrder<'e> {
+    fn new(table: &WideTable, mut sources: Vec<Source<'e>>, order: MessageOrder) -> Result<Self> {
+        let mut heads = BTreeSet::new();
+        for (number, source) in sources.iter_mut().enumerate() {
+            heads.extend(source.head(table)?.map(|sequence| (sequence, number)));
+        }
+        Ok(Self {
+            sources,
+            heads,
+            order,
+        })
+    }
+
+    /// Returns the next row with its sequence number; `None` at the end.
+    fn next_row(&mut self, table: &WideTable) -> Result<Option<(i64, StoredRow)>> {
+        let first = match self.order {
+            MessageOrder::Ascending => self.heads.pop_first(),
+            MessageOrder::Descending => self.heads.pop_last(),
+        };
+        let Some((_, number)) = first else {
+            return Ok(None);
+        };
+        let source = &mut self.sources[number];
+        let row = source.next.take();
+        let head = source.head(table)?;
+        self.heads.extend(head.map(|sequence| (sequence, number)));
+        Ok(row)
+    }
+}
 
 impl Source<'_> {
     /// Returns the sequence number of the next row.
@@ -262,10 +367,23 @@ fn shown(
     let row = message.unwrap_or(row);
     let is_shown = {
         let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-        let is_wanted = terms.has_events || newest(table, &columns, EVENT).is_none();
-        is_wanted && reader.viewer.sees(table, &columns)
+        let is_event = newest(table, &columns, EVENT).is_some();
+        (!is_event || terms.has_events && is_visible(table, &row, (reader, &columns))?)
+            && reader.viewer.sees(table, &columns)
     };
     Ok(is_shown.then_some(row))
+}
+
+/// Returns true if the user sees the message of an event in the inbox. Entries of events of earlier messages exist if an
+/// earlier build has written them, and a pulled feed has the events themselves.
+fn is_visible(
+    table: &WideTable,
+    event: &StoredRow,
+    (reader, columns): (&Reader, &Mutation<'_>),
+) -> Result<bool> {
+    let (feed, sequence) = key_of(table, &event.key)?;
+    let visible_from = reader.visible_from.get(&feed);
+    Ok(visible_from.is_none_or(|from| number_of_message(table, columns, sequence) >= *from))
 }
 
 /// Returns true for the event of an edit, and for a row that cannot be read.
@@ -300,6 +418,50 @@ pub struct Conversation {
     pub mentions: u64,
 }
 
+impl Conversation {
+    /// Appends the conversation in the form of [`Conversation`](tideline_openapi::feed::Conversation).
+    fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"feed\":\"");
+        out.extend_from_slice(self.member.feed.to_string().as_bytes());
+        out.push(b'"');
+        begin_member("type", out);
+        write_text(&self.feed.measurement, out);
+        begin_member("tags", out);
+        out.push(b'{');
+        for (number, (name, value)) in self.feed.tags.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            write_text(name, out);
+            out.push(b':');
+            write_text(value, out);
+        }
+        out.push(b'}');
+        begin_member("last", out);
+        out.extend_from_slice(self.last.as_deref().unwrap_or("null").as_bytes());
+        begin_member("unread", out);
+        write_number(self.unread, out);
+        begin_member("mentions", out);
+        write_number(self.mentions, out);
+        begin_member("cursor", out);
+        match self.member.cursor {
+            Some(cursor) => {
+                out.push(b'"');
+                write_number(cursor, out);
+                out.push(b'"');
+            }
+            None => out.extend_from_slice(b"null"),
+        }
+        begin_member("muted", out);
+        let muted = match self.member.is_muted {
+            true => "true",
+            false => "false",
+        };
+        out.extend_from_slice(muted.as_bytes());
+        out.push(b'}');
+    }
+}
+
 /// Conversations of a user.
 #[derive(Debug, Default)]
 pub struct Conversations {
@@ -313,6 +475,19 @@ pub struct Conversations {
     pub unread: u64,
     /// Memory of the newest messages.
     _memory: Option<Reservation>,
+}
+
+impl Conversations {
+    /// Appends the conversations as JSON, separated by commas, each in the form of
+    /// [`Conversation`](tideline_openapi::feed::Conversation).
+    pub fn write_conversations(&self, out: &mut Vec<u8>) {
+        for (number, conversation) in self.conversations.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            conversation.write_json(out);
+        }
+    }
 }
 
 /// Position of a conversation in a list: the sequence number of its newest message, or the time of the membership

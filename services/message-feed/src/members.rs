@@ -17,11 +17,13 @@ use tideline_engine::fail_points::{When, pass};
 use tideline_engine::feeds::FeedName;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::feed::{CURSOR, FILLED, FILLING, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM};
-use tideline_engine::model::{Durability, TimelineId};
+use tideline_engine::model::feed::{
+    CURSOR, FILLED, FILLING, INBOX, JOINED, MEMBER_INDEX, MUTED, VISIBLE_FROM,
+};
+use tideline_engine::model::{Durability, TimelineId, Timestamp};
 use tideline_engine::rows::{
     Action, CellValue, Column, Image, Mutation, RowCondition, RowOutcome, RowWrite, RowWriteOptions,
-    StoredRow, Update,
+    StoredRow, Unchanged, Update, WideError,
 };
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_rows::{Result, RowsError};
@@ -30,11 +32,9 @@ use crate::blocks::sender_of;
 use crate::delivery::{Filled, audience, back_fill, pull, purge, push_max, shrunk};
 use crate::message::{check_length, damaged, newest, reserved};
 use crate::read::{begin_index_scan, begin_scan};
-use crate::send::delete_rows;
-use crate::viewer::inbox_user;
+use crate::send::{COMMITS_MAX, delete_rows};
+use crate::viewer::{may_name_inbox, owner_of};
 
-/// Type of the feeds that are inboxes. The tag `user` names their user.
-pub const INBOX: &str = "inbox";
 /// Number of inbox entries that one write of a back-fill adds, and that one write of a removal removes.
 pub(crate) const ENTRIES_PER_WRITE: usize = 1_000;
 /// Number of inbox entries after which the progress of an interrupted join is stored. After a crash, at most so many
@@ -268,9 +268,10 @@ pub struct Joined {
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an invalid name and for an inbox, which has no members, [`RowsError::ConditionFailed`] if the user leaves meanwhile,
-/// [`RowsError::Cancelled`] if `is_stopped` returns true, and the errors of [`Engine::users_table`],
-/// [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
+/// [`RowsError::Invalid`] for an invalid name, for an inbox, which has no members, and for a start of the history in the
+/// future, [`WideError::Contended`] if the user leaves again and again meanwhile, [`RowsError::Cancelled`] if
+/// `is_stopped` returns true, and the errors of [`Engine::users_table`], [`Engine::feed_or_new`],
+/// [`Engine::claim_feed`] and [`Engine::write_rows`].
 pub fn join(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -286,52 +287,20 @@ pub fn join(
             "the feed is the inbox of a user, which has no members; add the user to another feed".to_owned(),
         ));
     }
+    let highest = engine.next_version();
+    if let Some(from) = visible_from.filter(|from| *from > highest) {
+        return Err(RowsError::Invalid(format!(
+            "history: since is in the future ({}); give a time up to now, or `none`",
+            Timestamp::from_nanos_clamped(from).to_rfc3339()
+        )));
+    }
     let feed = engine.feed_or_new(table, feed)?;
     let inbox = engine.feed_or_new(table, &inbox_of(user)?)?;
-    let (key, partition) = user_key(&users, user, feed, "")?;
-    let make = |next_id: &mut dyn FnMut() -> i64| {
-        let time = next_id();
-        let number = |name, number| {
-            let (name, value) = reserved(&users, name, CellValue::I64(number));
-            Column::with(name, time, value)
-        };
-        let mut columns = vec![
-            number(JOINED, time),
-            number(VISIBLE_FROM, visible_from.unwrap_or(time)),
-        ];
-        if visible_from.is_some_and(|from| from < time) {
-            let (name, value) = reserved(&users, FILLING, CellValue::Bool(true));
-            columns.push(Column::with(name, time, value));
-        }
-        columns.sort_by(|one, other| one.name.cmp(&other.name));
-        let is_new = |row: Option<&Mutation<'_>>| row.is_none();
-        Ok(vec![RowWrite {
-            key: key.clone(),
-            partition,
-            time,
-            action: Action::Put(columns),
-            condition: Some(Box::new(is_new) as RowCondition<'_>),
-            image: Image::None,
-        }])
-    };
-    let is_new = {
-        // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds every
-        // member who may see a message that it writes.
-        let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
-        let (_, written) = engine.write_rows(&users, &make, &RowWriteOptions::default())?;
-        matches!(written.rows.first(), Some(RowOutcome::Written(_)))
-    };
-    engine.audience_changed(table, feed);
-    let known_from = engine.next_version();
-    let joined = member(engine, table, feed, user).inspect_err(|_| {
-        // The membership may be stored already.
-        engine.add_interrupted_join(table, feed, user);
-    })?;
-    let mut joined = joined.ok_or_else(|| {
-        RowsError::ConditionFailed(format!(
-            "user {user:?} has left the feed meanwhile; send the request again"
-        ))
-    })?;
+    let Begun {
+        mut joined,
+        is_new,
+        known_from,
+    } = begin_join(engine, table, &users, (feed, user), visible_from)?;
     let fill = |range, is_stopped: &dyn Fn() -> bool| {
         let written = |_: Filled| -> Result<ControlFlow<()>> {
             pass::<EngineError>("feed_join", "write", When::After)?;
@@ -372,6 +341,82 @@ pub fn join(
         member: joined,
         skipped,
     })
+}
+
+/// Membership that a join has written or found.
+struct Begun {
+    joined: Membership,
+    /// True if the request has written the membership.
+    is_new: bool,
+    /// Version above the numbers of all messages whose requests may not have known the member.
+    known_from: i64,
+}
+
+/// Writes the membership of a user, if it does not exist, and reads it. Repeats both if the user leaves in between.
+fn begin_join(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    users: &Arc<WideTable>,
+    (feed, user): (TimelineId, &str),
+    visible_from: Option<i64>,
+) -> Result<Begun> {
+    let (key, partition) = user_key(users, user, feed, "")?;
+    let make = |next_id: &mut dyn FnMut() -> i64| {
+        let time = next_id();
+        let number = |name, number| {
+            let (name, value) = reserved(users, name, CellValue::I64(number));
+            Column::with(name, time, value)
+        };
+        let mut columns = vec![
+            number(JOINED, time),
+            number(VISIBLE_FROM, visible_from.unwrap_or(time)),
+        ];
+        if visible_from.is_some_and(|from| from < time) {
+            let (name, value) = reserved(users, FILLING, CellValue::Bool(true));
+            columns.push(Column::with(name, time, value));
+        }
+        columns.sort_by(|one, other| one.name.cmp(&other.name));
+        let is_new = |row: Option<&Mutation<'_>>| row.is_none();
+        Ok(vec![RowWrite {
+            key: key.clone(),
+            partition,
+            time,
+            action: Action::Put(columns),
+            condition: Some(Box::new(is_new) as RowCondition<'_>),
+            image: Image::None,
+        }])
+    };
+    for _ in 0..COMMITS_MAX {
+        let is_new = {
+            // The job that writes messages to inboxes waits for this claim before it reads the members. So it finds
+            // every member who may see a message that it writes.
+            let _claim = engine.claim_feed(table, feed, std::iter::empty())?;
+            let (_, written) = engine.write_rows(users, &make, &RowWriteOptions::default())?;
+            matches!(written.rows.first(), Some(RowOutcome::Written(_)))
+        };
+        engine.audience_changed(table, feed);
+        let known_from = engine.next_version();
+        let joined = member(engine, table, feed, user).inspect_err(|_| {
+            // The membership may be stored already.
+            engine.add_interrupted_join(table, feed, user);
+        })?;
+        if let Some(joined) = joined {
+            return Ok(Begun {
+                joined,
+                is_new,
+                known_from,
+            });
+        }
+    }
+    Err(contended())
+}
+
+/// Returns the error of a change of a member that other requests prevent. The client can send the request again.
+fn contended() -> RowsError {
+    let contended = WideError::Contended {
+        attempts: COMMITS_MAX,
+    };
+    EngineError::from(contended).into()
 }
 
 /// End of a run that completes an interrupted join.
@@ -446,10 +491,10 @@ pub(crate) fn complete_join(
 fn is_inbox(engine: &Engine, table: &WideTable, feed: &FeedName) -> Result<bool> {
     match feed {
         FeedName::Key(key) => {
-            let tags = key.strip_prefix(INBOX.as_bytes());
-            Ok(tags.is_some_and(|tags| tags.is_empty() || tags.starts_with(b",")))
+            let is_type = || feed.identity().is_some_and(|name| name.measurement() == INBOX);
+            Ok(may_name_inbox(key) && is_type())
         }
-        FeedName::Id(feed) => Ok(inbox_user(engine, table, *feed)?.is_some()),
+        FeedName::Id(feed) => Ok(owner_of(engine, table, *feed)?.is_some()),
     }
 }
 
@@ -664,8 +709,9 @@ pub enum MemberChange<'a> {
 ///
 /// # Errors
 ///
-/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`RowsError::Invalid`] for an invalid name
-/// and for a sequence number above all that the server has assigned, and the errors of [`Engine::write_rows`].
+/// [`EngineError::NoSuchMember`] if the user is not a member of the feed, [`WideError::Contended`] if other requests
+/// change the member again and again meanwhile, [`RowsError::Invalid`] for an invalid name and for a sequence number
+/// above all that the server has assigned, and the errors of [`Engine::write_rows`].
 pub fn change_member(
     engine: &Engine,
     table: &WideTable,
@@ -698,16 +744,14 @@ pub fn change_member(
         user: user.to_owned(),
         feed: feed.to_string(),
     };
-    if member(engine, table, feed, user)?.is_none() {
-        return Err(missing().into());
-    }
+    let (member_key, _) = user_key(&users, user, feed, "")?;
     let (key, partition) = user_key(&users, user, feed, device.unwrap_or_default())?;
     let cursor_of = |row: &Mutation<'_>| match newest(&users, row, CURSOR) {
         Some(CellValue::I64(cursor)) => Some(*cursor),
         _ => None,
     };
     let is_needed = |row: Option<&Mutation<'_>>| match (row, change) {
-        // A missing membership means that the user has left meanwhile.
+        // The user has left meanwhile. The first cursor of a device has no row before it.
         (None, _) => device.is_some(),
         (Some(row), MemberChange::Cursor { sequence, .. }) => {
             cursor_of(row).is_none_or(|before| before < sequence)
@@ -739,9 +783,32 @@ pub fn change_member(
             image: Image::After,
         }])
     };
-    let (_, written) = engine.write_rows(&users, &make, &RowWriteOptions::default())?;
-    match written.rows.into_iter().next() {
-        Some(RowOutcome::Written(Some(row)) | RowOutcome::ConditionFailed(Some(row))) => Ok(cursor_of(&row)),
-        _ => Err(missing().into()),
+    for _ in 0..COMMITS_MAX {
+        let stored = engine.row(&users, &member_key)?.ok_or_else(missing)?;
+        if membership(&users, &stored)?.is_none() {
+            return Err(missing().into());
+        }
+        let options = RowWriteOptions {
+            // A request that removes the member deletes the cursors of the devices once.
+            unchanged: match device {
+                Some(_) => vec![Unchanged::Row {
+                    key: member_key.to_vec(),
+                    digest: Some(stored.digest()),
+                }],
+                None => Vec::new(),
+            },
+            ..RowWriteOptions::default()
+        };
+        let (_, written) = engine.write_rows(&users, &make, &options)?;
+        if written.changed.is_some() {
+            continue;
+        }
+        return match written.rows.into_iter().next() {
+            Some(RowOutcome::Written(Some(row)) | RowOutcome::ConditionFailed(Some(row))) => {
+                Ok(cursor_of(&row))
+            }
+            _ => Err(missing().into()),
+        };
     }
+    Err(contended())
 }

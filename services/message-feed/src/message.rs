@@ -6,15 +6,16 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
+use smallvec::SmallVec;
+use tideline_engine::WideTable;
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
-    CLEARED, COPY, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, RESERVED, SENDER,
-    SOURCE, TARGET, TIME, TO,
+    CLEARED, COPY, COUNTER_PREFIX, EDITED, EVENT, EXCEPT, MENTIONS, MESSAGE_ID, RECALLED, SENDER, SOURCE,
+    TARGET, TARGET_SENDER, TIME, TO,
 };
 use tideline_engine::model::{ColumnType, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{CellValue, Column, ColumnName, Mutation, RowDigest};
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
-use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{Members, RowIntegers};
 use tideline_rows::selection::RowEncoder;
 use tideline_rows::value::{parse_column, write_number, write_text, write_time, write_value};
@@ -43,12 +44,11 @@ pub(crate) fn reserved(
 ///
 /// [`RowsError::Invalid`] for a reserved or invalid name, for a value that does not fit its column, and for versions.
 pub(crate) fn columns_of(
-    engine: &Engine,
     table: &WideTable,
     members: &Members,
+    now: Timestamp,
     path: impl Display + Copy,
 ) -> Result<Values> {
-    let now = engine.now();
     let mut columns = Vec::with_capacity(members.len() + 3);
     for (name, json) in members.iter() {
         check_name(table, name, path)?;
@@ -74,7 +74,7 @@ pub(crate) fn check_name(table: &WideTable, name: &str, path: impl Display) -> R
             name.len()
         )));
     }
-    match RESERVED.contains(&name) || name.starts_with(COUNTER_PREFIX) || is_copy(table, name) {
+    match table.feed().is_reserved(name) || name.starts_with(COUNTER_PREFIX) {
         false => Ok(()),
         true => Err(RowsError::Invalid(format!(
             "{path}: column {name:?} is set by the server; use another name"
@@ -174,6 +174,15 @@ pub(crate) fn names_in(table: &WideTable, row: &Mutation<'_>, column: &str) -> O
     }
 }
 
+/// Returns the sequence number from which a member must see a feed to see a row: that of the message, also for an event of
+/// the message.
+pub(crate) fn number_of_message(table: &WideTable, row: &Mutation<'_>, sequence: i64) -> i64 {
+    match newest(table, row, TARGET) {
+        Some(CellValue::I64(target)) => *target,
+        _ => sequence,
+    }
+}
+
 /// Form in which messages are returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageEncoder {
@@ -212,8 +221,8 @@ struct Sorted<'r> {
     to: Option<&'r str>,
     except: Option<&'r str>,
     counters: Vec<(&'r str, i64)>,
-    /// Name, declared type and value.
-    others: Vec<(&'r str, Option<ColumnType>, &'r CellValue<'r>)>,
+    /// Name, declared type and value. Most messages have few such columns, which need no allocation.
+    others: SmallVec<[(&'r str, Option<ColumnType>, &'r CellValue<'r>); 4]>,
 }
 
 impl<'r> Sorted<'r> {
@@ -237,6 +246,7 @@ impl<'r> Sorted<'r> {
                 (TO, CellValue::Json(text)) => sorted.to = Some(text),
                 (EXCEPT, CellValue::Json(text)) => sorted.except = Some(text),
                 (TIME | SOURCE | TO | EXCEPT, _) => {}
+                (TARGET_SENDER, _) if table.feed().inboxes.is_some() => {}
                 (name, _) if is_copy(table, name) => {}
                 (name, value) => match (name.strip_prefix(COUNTER_PREFIX), value) {
                     (Some(counter), CellValue::I64(count)) => sorted.counters.push((counter, *count)),
@@ -249,7 +259,7 @@ impl<'r> Sorted<'r> {
 }
 
 /// Appends the separator before a member of a message, and the name of the member.
-fn begin_member(name: &str, out: &mut Vec<u8>) {
+pub(crate) fn begin_member(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");

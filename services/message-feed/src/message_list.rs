@@ -59,6 +59,11 @@ impl MessageList {
         Ok(self.json.len() - start)
     }
 
+    /// Reserves memory for further messages with this size as JSON, in bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.json.reserve(bytes);
+    }
+
     fn begin_item(&mut self) {
         if self.count > 0 {
             self.json.push(b',');

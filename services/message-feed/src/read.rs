@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tideline_engine::backend::Direction;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::feed::EVENT;
+use tideline_engine::model::feed::{EVENT, SOURCE};
 use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{ALL_PARTS, Mutation, RowPath, RowScan, StoredRow};
 use tideline_engine::{Engine, WideTable};
@@ -40,6 +40,8 @@ pub const PAGE_SCANNED_MAX: usize = 100_000;
 pub const COUNT_SCANNED_MAX: u64 = 1_000_000;
 /// Initial capacity for the JSON of a message, in bytes. Most short texts fit.
 const MESSAGE_BYTES: usize = 512;
+/// Maximum memory that is reserved for the messages of a page after its first message, in bytes.
+const RESERVED_BYTES_MAX: usize = 64 << 10;
 /// Minimum number of messages that a merge reads at once from each feed.
 const MERGE_ROWS_MIN: usize = 8;
 
@@ -237,6 +239,11 @@ pub fn page(
             }
             if is_included {
                 let bytes = page.messages.push(table, encoder, &row.key, &columns)?;
+                if page.messages.len() == 1 {
+                    // The messages of a feed often have similar sizes.
+                    let expected = bytes.saturating_mul(limit);
+                    page.messages.reserve(expected.min(RESERVED_BYTES_MAX));
+                }
                 room.bytes = room.bytes.saturating_sub(bytes);
                 room.messages -= 1;
             }
@@ -378,8 +385,8 @@ pub struct Merged {
 }
 
 /// Reads a page of the messages of several feeds, ordered by time, feed and sequence number. `page` is the token of the
-/// previous page. In a table with manual sequence numbers, the order within a feed is that of the sequence numbers, and
-/// the times are expected to follow it.
+/// previous page. Of an inbox, only the messages that were sent to it directly are returned. In a table with manual
+/// sequence numbers, the order within a feed is that of the sequence numbers, and the times are expected to follow it.
 ///
 /// # Errors
 ///
@@ -408,17 +415,7 @@ pub fn merge(
         false => terms.clone(),
     };
     // With generated numbers, the last position bounds the sequence numbers of every feed.
-    let bounded = match (last.filter(|_| is_generated), terms.order) {
-        (None, _) => terms.clone(),
-        (Some(last), MessageOrder::Ascending) => ReadTerms {
-            after: Some(last.time.saturating_sub(1)),
-            ..terms.clone()
-        },
-        (Some(last), MessageOrder::Descending) => ReadTerms {
-            before: Some(last.time.saturating_add(1)),
-            ..terms.clone()
-        },
-    };
+    let bounded = rest_of_merge(terms, last.filter(|_| is_generated));
     let mut known = HashSet::new();
     let mut sources = Vec::with_capacity(feeds.len());
     for feed in feeds.iter().filter(|feed| known.insert(**feed)) {
@@ -430,34 +427,10 @@ pub fn merge(
         });
     }
     let is_descending = terms.order == MessageOrder::Descending;
-    let is_after = |position: &MergePosition| match (last, is_descending) {
-        (None, _) => true,
-        (Some(last), false) => *position > last,
-        (Some(last), true) => *position < last,
-    };
-    let fill = |source: &mut Source<'_>| -> Result<Option<MergePosition>> {
-        while source.next.is_none() {
-            let Some(row) = next(&mut source.scan, is_stopped)? else {
-                return Ok(None);
-            };
-            let columns = row.columns().map_err(|reason| damaged(table, reason))?;
-            let sequence = sequence_of(table, &row.key)?;
-            let position = MergePosition {
-                time: time_of(table, sequence, &columns).nanos(),
-                feed: source.feed.0,
-                sequence,
-            };
-            let is_included = is_after(&position) && terms.has_columns(table, &row.key, &columns)?;
-            drop(columns);
-            if is_included {
-                source.next = Some((position, row));
-            }
-        }
-        Ok(source.next.as_ref().map(|(position, _)| *position))
-    };
+    let filter = MergeFilter { table, terms, last };
     let mut heads = BTreeSet::new();
     for (number, source) in sources.iter_mut().enumerate() {
-        if let Some(position) = fill(source)? {
+        if let Some(position) = filter.fill(source, is_stopped)? {
             heads.insert((position, number));
         }
     }
@@ -478,11 +451,72 @@ pub fn merge(
             bytes += merged.messages.push(table, encoder, &row.key, &columns)?;
             position = Some(at);
         }
-        if let Some(at) = fill(source)? {
+        if let Some(at) = filter.fill(source, is_stopped)? {
             heads.insert((at, number));
         }
     }
     Ok(merged)
+}
+
+/// Returns the terms of a merge after the last position of the previous page.
+fn rest_of_merge(terms: &ReadTerms, last: Option<MergePosition>) -> ReadTerms {
+    match (last, terms.order) {
+        (None, _) => terms.clone(),
+        (Some(last), MessageOrder::Ascending) => ReadTerms {
+            after: Some(last.time.saturating_sub(1)),
+            ..terms.clone()
+        },
+        (Some(last), MessageOrder::Descending) => ReadTerms {
+            before: Some(last.time.saturating_add(1)),
+            ..terms.clone()
+        },
+    }
+}
+
+/// Decides which messages of its feeds a page of a merge contains.
+struct MergeFilter<'a> {
+    table: &'a WideTable,
+    terms: &'a ReadTerms,
+    /// Last position of the previous page.
+    last: Option<MergePosition>,
+}
+
+impl MergeFilter<'_> {
+    fn is_after(&self, position: &MergePosition) -> bool {
+        match (self.last, self.terms.order) {
+            (None, _) => true,
+            (Some(last), MessageOrder::Ascending) => *position > last,
+            (Some(last), MessageOrder::Descending) => *position < last,
+        }
+    }
+
+    /// Reads a feed up to its next message of the page, if that message was not read before. Returns its position; `None`
+    /// at the end of the feed.
+    fn fill(&self, source: &mut Source<'_>, is_stopped: &dyn Fn() -> bool) -> Result<Option<MergePosition>> {
+        let table = self.table;
+        let has_inboxes = table.feed().inboxes.is_some();
+        while source.next.is_none() {
+            let Some(row) = next(&mut source.scan, is_stopped)? else {
+                return Ok(None);
+            };
+            let columns = row.columns().map_err(|reason| damaged(table, reason))?;
+            let sequence = sequence_of(table, &row.key)?;
+            let position = MergePosition {
+                time: time_of(table, sequence, &columns).nanos(),
+                feed: source.feed.0,
+                sequence,
+            };
+            // An entry of an inbox refers to a message, which the merge of its feed returns.
+            let is_entry = has_inboxes && newest(table, &columns, SOURCE).is_some();
+            let is_included =
+                !is_entry && self.is_after(&position) && self.terms.has_columns(table, &row.key, &columns)?;
+            drop(columns);
+            if is_included {
+                source.next = Some((position, row));
+            }
+        }
+        Ok(source.next.as_ref().map(|(position, _)| *position))
+    }
 }
 
 impl MergePosition {

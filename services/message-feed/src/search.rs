@@ -25,7 +25,7 @@ use tideline_rows::{Result, RowsError, Selection};
 
 use crate::message::{MessageEncoder, key_of, newest};
 use crate::read::FEEDS_MAX;
-use crate::viewer::{Viewer, inbox_user, readable_feed};
+use crate::viewer::{Viewer, owner_of, readable_feed};
 
 /// Searches messages, and passes each to `take` as JSON. Also returns the number of matches on all pages; `None` if a
 /// search on behalf of a user has too many matches to test all of them.
@@ -85,7 +85,7 @@ pub fn search(
         if let Some(is_open) = open.borrow().get(&feed) {
             return Ok(*is_open);
         }
-        let is_open = inbox_user(engine, table, feed)?.is_none_or(|of| of == user);
+        let is_open = owner_of(engine, table, feed)?.is_none_or(|of| of == user);
         open.borrow_mut().insert(feed, is_open);
         Ok(is_open)
     };

@@ -7,7 +7,7 @@
 //! The same entry holds the inbox entries of the members, so all inboxes show a message, or none.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::ops::Bound;
 use std::pin::Pin;
@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use tideline_engine::backend::Direction;
 use tideline_engine::feeds::{Audience, FeedClaim, FeedName, Recipient};
 use tideline_engine::key_codec::tuple::KeyValue;
 use tideline_engine::model::feed::{
-    COPY, EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
+    COPY, DELETE, EVENT, EXCEPT, ID_INDEX, MENTIONS, MESSAGE_ID, SENDER, SOURCE, TARGET, TIME, TO,
 };
 use tideline_engine::model::{Durability, SequenceNumber, SequenceSource, TimelineId, Timestamp};
 use tideline_engine::rows::{
@@ -28,19 +29,23 @@ use tideline_engine::rows::{
 use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::feed::{NewMessage, SendMessages};
 use tideline_openapi::plain::{self, JsonFault};
+use tideline_rows::value::{write_number, write_time};
 use tideline_rows::write::refused_text;
 use tideline_rows::{Result, RowsError};
 
 use crate::delivery::{audience, cached_members, has_copies};
 use crate::message::{
-    Values, check_length, columns_of, damaged, newest, reserved, sequence_of, time_of, to_columns,
+    Values, begin_member, check_length, columns_of, damaged, newest, reserved, sequence_of, time_of,
+    to_columns,
 };
-use crate::read::begin_index_scan;
+use crate::read::{begin_index_scan, begin_scan};
 
 /// Maximum number of messages of a request.
 pub const MESSAGES_MAX: usize = 1_000;
 /// Maximum number of names in a list of a message.
 pub const NAMES_MAX: usize = 1_000;
+/// Expected size of a message of a response to a request with new messages, in bytes of JSON.
+pub const SENT_BYTES: usize = 100;
 /// Maximum number of messages and inbox entries that one request writes.
 pub const ENTRIES_MAX: usize = 20_000;
 /// Maximum number of messages and inbox entries for which [`reads_nothing`] returns true. They take less than a
@@ -55,8 +60,10 @@ const COPIED_WRITE_BYTES: usize = 3 << 20;
 pub(crate) const ROW_BYTES: usize = 150;
 /// Number of times that a request creates its feed again because it was deleted meanwhile.
 const ATTEMPTS_MAX: usize = 16;
-/// Maximum number of attempts to commit a request while others change the same rows; then it is refused as contended.
-const COMMITS_MAX: u32 = 1_000;
+/// Maximum number of attempts to commit a change while other requests change the same rows; then it is refused as
+/// contended. It is the limit of the row store, too. With 100 attempts, about 3 % of the runs of three busy threads were
+/// refused on slow machines.
+pub(crate) const COMMITS_MAX: u32 = 1_000;
 
 /// Settings of a write of messages.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,6 +93,17 @@ impl Sent {
             ..self
         }
     }
+
+    /// Appends the messages as JSON, separated by commas, each in the form of
+    /// [`MessageSent`](tideline_openapi::feed::MessageSent).
+    pub fn write_messages(&self, out: &mut Vec<u8>) {
+        for (number, message) in self.messages.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            message.write_json(out);
+        }
+    }
 }
 
 /// Sequence number of a message.
@@ -98,6 +116,26 @@ pub struct SentMessage {
     /// True if an earlier message has the message id, so that nothing was written.
     pub is_repeated: bool,
 }
+
+impl SentMessage {
+    fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"sequence\":\"");
+        write_number(self.sequence, out);
+        out.push(b'"');
+        if let Some(time) = self.time {
+            begin_member("time", out);
+            write_time(time, out);
+        }
+        if self.is_repeated {
+            begin_member("repeated", out);
+            out.extend_from_slice(b"true");
+        }
+        out.push(b'}');
+    }
+}
+
+/// Sequence numbers that a request gives, each with a message id, and with the name of its message in errors.
+pub(crate) type GivenNumbers<'m> = BTreeMap<i64, (Option<&'m str>, String)>;
 
 /// Parsed message.
 struct Draft<'m> {
@@ -163,8 +201,8 @@ pub fn read_body(body: &[u8]) -> std::result::Result<SendMessages, JsonFault> {
 /// # Errors
 ///
 /// [`RowsError::Invalid`] for a message that is not valid, [`RowsError::OverLimit`] for too many messages,
-/// [`RowsError::ConditionFailed`] if the feed has a message with a given sequence number, and the errors of
-/// [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
+/// [`RowsError::ConditionFailed`] if the feed has a message with a given sequence number or had one that was deleted, and
+/// the errors of [`Engine::feed_or_new`], [`Engine::claim_feed`] and [`Engine::write_rows`].
 pub fn send(
     engine: &Engine,
     table: &Arc<WideTable>,
@@ -212,11 +250,19 @@ pub fn begin(
             messages.len() as u64,
         ));
     }
+    let now = engine.now();
     let drafts = messages.iter().enumerate();
-    let drafts = drafts.map(|(number, message)| draft(engine, table, message, number, terms));
+    let drafts = drafts.map(|(number, message)| draft(engine, table, message, number, now, terms));
     let drafts = drafts.collect::<Result<Vec<Draft<'_>>>>()?;
     let ids = || drafts.iter().filter_map(|draft| draft.id);
     let mut feed_id = engine.feed_or_new(table, feed)?;
+    // Readers of all tables wait for the end of a claim, so it begins after the scan of the feed.
+    check_numbers(
+        engine,
+        table,
+        feed_id,
+        &numbers_of(engine, table, feed_id, &drafts)?,
+    )?;
     for _ in 0..ATTEMPTS_MAX {
         let claim = engine.claim_feed(table, feed_id, ids())?;
         match engine.feed(table, &FeedName::Id(feed_id)) {
@@ -257,10 +303,11 @@ fn draft<'m>(
     table: &WideTable,
     message: &'m NewMessage,
     number: usize,
+    now: Timestamp,
     terms: &WriteTerms<'_>,
 ) -> Result<Draft<'m>> {
     let path = format_args!("messages/{number}");
-    let mut values = columns_of(engine, table, &message.columns, path)?;
+    let mut values = columns_of(table, &message.columns, now, path)?;
     let sender = message.sender.as_deref().or(terms.principal);
     for (what, column, text) in [
         ("the sender", SENDER, sender),
@@ -436,7 +483,10 @@ fn begin_write(
         let audience = audience(engine, table, feed)?;
         let readers: Vec<Vec<&Recipient>> = new
             .iter()
-            .map(|(_, draft)| ReaderLists::new(draft.to.as_deref(), draft.except).among(&audience))
+            .map(|(_, draft)| match audience.members.is_empty() {
+                true => Vec::new(),
+                false => ReaderLists::new(draft.to.as_deref(), draft.except).among(&audience),
+            })
             .collect();
         let entries = new.len() + readers.iter().map(Vec::len).sum::<usize>();
         if entries > ENTRIES_MAX {
@@ -670,6 +720,79 @@ pub(crate) fn number_in_use(path: &str) -> RowsError {
     RowsError::ConditionFailed(format!(
         "{path}: the feed has a message with this sequence number; nothing was written"
     ))
+}
+
+/// Returns the given sequence numbers of the messages that the feed does not have yet, each with the message id and the name
+/// of the message in errors.
+fn numbers_of<'d>(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    drafts: &'d [Draft<'_>],
+) -> Result<GivenNumbers<'d>> {
+    let mut given = GivenNumbers::new();
+    for (number, draft) in drafts.iter().enumerate() {
+        let Some((sequence, _)) = draft.given else {
+            continue;
+        };
+        // A repeated message does not get the number.
+        let is_repeated = match draft.id {
+            Some(id) => sent_before(engine, table, feed, id)?.is_some(),
+            None => false,
+        };
+        if !is_repeated {
+            given.insert(sequence, (draft.id, format!("messages/{number}")));
+        }
+    }
+    Ok(given)
+}
+
+/// Checks that given sequence numbers are neither used nor were used by a message that was deleted: a reader from the
+/// start would apply the event of the deletion to the new message. A number is free for a message with the same id, which
+/// another request has sent meanwhile.
+///
+/// Reads the feed from the lowest number on, so a number above all others costs one look-up. An event with a lower number
+/// than its message is read before the new message, and so does not remove it.
+pub(crate) fn check_numbers(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    feed: TimelineId,
+    given: &GivenNumbers<'_>,
+) -> Result<()> {
+    let Some((first, _)) = given.first_key_value() else {
+        return Ok(());
+    };
+    let ranges = engine.messages_of(table, feed, (Bound::Included(*first), Bound::Unbounded))?;
+    let mut scan = begin_scan(engine, table, ranges, Direction::Ascending, given.len());
+    while let Some(found) = scan.next_row()? {
+        let sequence = sequence_of(table, &found.row.key)?;
+        let row = found.row.columns().map_err(|reason| damaged(table, reason))?;
+        let is_deletion =
+            matches!(newest(table, &row, EVENT), Some(CellValue::String(kind)) if **kind == *DELETE);
+        let deleted = match newest(table, &row, TARGET) {
+            Some(CellValue::I64(target)) if is_deletion && *target < sequence => Some(*target),
+            _ => None,
+        };
+        let is_other = |id: Option<&str>| {
+            id.is_none_or(
+                |id| !matches!(newest(table, &row, MESSAGE_ID), Some(CellValue::String(known)) if **known == *id),
+            )
+        };
+        if let Some((id, path)) = given.get(&sequence)
+            && is_other(*id)
+        {
+            return Err(number_in_use(path));
+        }
+        if let Some((id, path)) = deleted.and_then(|deleted| given.get(&deleted))
+            && is_other(*id)
+        {
+            return Err(RowsError::ConditionFailed(format!(
+                "{path}: the feed had a message with this sequence number, and readers would remove the new one like the \
+                 deleted one; give another number; nothing was written"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the message with an id in a feed; `None` if no message has it. A deleted message is found by its event.

@@ -18,9 +18,7 @@ use tideline_rows::Result;
 use crate::delivery::fan_out_max;
 use crate::members::user_key;
 use crate::message::{damaged, newest};
-
-/// Maximum number of attempts to change the state of a feed while other requests change it too.
-const ATTEMPTS_MAX: u32 = 100;
+use crate::send::COMMITS_MAX;
 
 /// Range of sequence numbers that members read from the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +96,7 @@ impl State {
         feed: TimelineId,
         change: impl Fn(&mut Self) -> bool,
     ) -> Result<bool> {
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..COMMITS_MAX {
             let (mut state, digest) = Self::with_digest(engine, (table, users), feed)?;
             if !change(&mut state) {
                 return Ok(false);
@@ -113,7 +111,7 @@ impl State {
             }
         }
         let contended = WideError::Contended {
-            attempts: ATTEMPTS_MAX,
+            attempts: COMMITS_MAX,
         };
         Err(EngineError::from(contended).into())
     }

@@ -7,6 +7,12 @@
 //! 3. Otherwise, an index is used if its first columns are tested. If no index fits, one is advised. A secondary index
 //!    is advised for queries with one combination of equalities and one range. A search index is advised for
 //!    alternatives, words, patterns or areas, or if the sample has more than [`FIXED_MAX`] combinations.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `missing` | definitions of the advised indexes |
+
+mod missing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +20,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tideline_engine::indexes::Index;
 use tideline_engine::key_codec::layout::KeyLayout;
+use tideline_engine::key_codec::tuple::KEY_COLUMNS_MAX;
 use tideline_engine::model::ColumnType;
+use tideline_engine::row_search::{RowColumn, RowForm};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_advice::{AdviseQueries, QueriesAdvised, QueryAdvice, QueryPath, SampleQuery};
 use tideline_openapi::row_explain::ExplainRows;
 
+use self::missing::{Forms, SearchIndex, SecondaryIndexes, add_sorted, add_tested, is_rising};
 use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::explain::explain;
@@ -38,8 +47,8 @@ struct Tests {
     equal: BTreeMap<String, Value>,
     /// Columns with bounds. The values of the bounds are stored by the names of the tests.
     bounds: BTreeMap<String, Map<String, Value>>,
-    /// Columns with other tests, each with the name of a test.
-    other: BTreeMap<String, String>,
+    /// Columns with other tests.
+    other: BTreeSet<String>,
     /// True if the query has alternatives or negations.
     is_free: bool,
 }
@@ -47,9 +56,18 @@ struct Tests {
 /// Path of a query, before the missing indexes are chosen.
 enum Choice {
     Known(QueryAdvice),
-    /// Columns tested for equality, and the column of the range or of the order.
-    Fixed(BTreeSet<String>, Option<String>),
+    /// Key columns of a secondary index: those tested for equality, and the column of the range or of the order.
+    Fixed(Vec<String>),
     Free,
+}
+
+/// Query of the sample, before the missing indexes are chosen.
+struct Sample {
+    choice: Choice,
+    /// Columns of the query in a search index.
+    forms: Forms,
+    /// True if the query has alternatives, negations, words, patterns or areas.
+    has_other_tests: bool,
 }
 
 /// Returns the access path of each query, and the indexes that are missing for them. The request id in the result is
@@ -73,121 +91,110 @@ pub fn advise_queries(
             count as u64,
         ));
     }
-    let mut choices = Vec::with_capacity(count);
+    let mut samples = Vec::with_capacity(count);
     for query in &request.queries {
         if is_stopped() {
             return Err(RowsError::Cancelled);
         }
-        RowMatcher::new(engine, table, &query.filter)?;
+        let matcher = RowMatcher::new(engine, table, &query.filter)?;
+        let mut forms = Forms::new();
+        add_tested(table, matcher.root(), &mut forms);
+        add_sorted(table, &query.sort, &mut forms);
         let tests = tests_of(query);
-        choices.push((choose(engine, table, query, &tests, is_stopped)?, tests));
+        let choice = choose(engine, table, query, &tests, is_stopped)?;
+        samples.push(Sample {
+            choice,
+            forms,
+            has_other_tests: tests.is_free || !tests.other.is_empty(),
+        });
     }
-    let combinations: BTreeSet<(BTreeSet<String>, Option<String>)> = choices
+    Ok(with_missing_indexes(engine, table, samples))
+}
+
+/// Returns the advice on the queries, and the definitions of the missing indexes.
+fn with_missing_indexes(engine: &Engine, table: &WideTable, samples: Vec<Sample>) -> QueriesAdvised {
+    let combinations: BTreeSet<Vec<String>> = samples
         .iter()
-        .filter_map(|(choice, _)| match choice {
-            Choice::Fixed(equal, next) => Some((equal.clone(), next.clone())),
+        .filter_map(|sample| match &sample.choice {
+            Choice::Fixed(key) => Some(key.clone()),
             _ => None,
         })
         .collect();
-    let needs_search =
-        combinations.len() > FIXED_MAX || choices.iter().any(|(choice, _)| matches!(choice, Choice::Free));
     let prefers_search = combinations.len() > FIXED_MAX;
-    let mut result = QueriesAdvised {
-        queries: Vec::with_capacity(count),
-        create_indexes: Vec::new(),
-        create_search_indexes: Vec::new(),
-        undeclared: Vec::new(),
-        request_id: String::new(),
-    };
-    let (mut searched, mut undeclared, mut names) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for ((choice, tests), query) in choices.into_iter().zip(&request.queries) {
-        let missing = |columns: &BTreeSet<String>| -> Vec<String> {
-            let unknown = columns.iter().filter(|name| table.type_of(name).is_none());
-            unknown.cloned().collect()
-        };
-        let advice = match choice {
+    let mut forms = Forms::new();
+    for sample in &samples {
+        match &sample.choice {
+            Choice::Fixed(_) if !prefers_search => {}
+            Choice::Fixed(_) | Choice::Free => forms.extend(sample.forms.iter().cloned()),
+            Choice::Known(_) => {}
+        }
+    }
+    let has_room = engine.room_for_search_indexes(table) > 0;
+    let search = (!forms.is_empty()).then(|| SearchIndex::new(table, &forms, has_room));
+    let undeclared = forms.iter().filter(|(_, form)| form.is_none());
+    let mut undeclared: BTreeSet<String> = undeclared.map(|(name, _)| name.clone()).collect();
+    let mut secondary = SecondaryIndexes::new(engine.room_for_indexes(table));
+    let mut queries = Vec::with_capacity(samples.len());
+    for sample in samples {
+        queries.push(match sample.choice {
             Choice::Known(advice) => advice,
-            Choice::Fixed(equal, next) if !prefers_search => {
-                let columns: BTreeSet<String> = equal.iter().cloned().chain(next.clone()).collect();
-                undeclared.extend(missing(&columns));
-                let name = format!("by_{}", columns_text(&equal, next.as_ref(), "_"));
-                if names.insert(name.clone()) {
-                    let key = equal.iter().chain(&next).map(|name| json!({"name": name}));
-                    let key: Vec<Value> = key.collect();
-                    result.create_indexes.push(json!({"name": name, "key": key}));
-                }
+            Choice::Fixed(key) if !prefers_search => {
+                undeclared.extend(key.iter().filter(|name| table.type_of(name).is_none()).cloned());
+                let index = secondary.add(table, &key);
+                let reason = format!(
+                    "the query tests a fixed combination of columns ({})",
+                    key.join(", ")
+                );
                 QueryAdvice {
                     path: QueryPath::SecondaryIndex,
-                    index: Some(name),
+                    reason: with_room(reason, index.is_some(), "indexes"),
+                    index,
                     exists: false,
                     estimated_rows: None,
-                    reason: format!(
-                        "the query tests a fixed combination of columns ({})",
-                        columns_text(&equal, next.as_ref(), ", ")
-                    ),
                 }
             }
-            Choice::Fixed(..) | Choice::Free => {
-                let all = tests
-                    .columns()
-                    .map(|(name, test)| (name.to_owned(), test.to_owned()));
-                let sorted = query.sort.iter().map(|name| (name.clone(), "sort".to_owned()));
-                let all: Vec<(String, String)> = all.chain(sorted).collect();
-                let columns: BTreeSet<String> = all.iter().map(|(name, _)| name.clone()).collect();
-                undeclared.extend(missing(&columns));
-                for (name, test) in all {
-                    if let Some(form) = form_of(table.type_of(&name), &test) {
-                        searched.insert((name, form));
-                    }
-                }
+            Choice::Fixed(_) | Choice::Free => {
+                let reason = match (sample.has_other_tests, prefers_search) {
+                    (true, _) => "the query has alternatives, negations, words, patterns or areas".to_owned(),
+                    (false, true) => format!(
+                        "the sample tests {} combinations of columns, for which one search index is cheaper than \
+                         secondary indexes",
+                        combinations.len()
+                    ),
+                    (false, false) => format!(
+                        "a secondary index needs equalities with at most one range or order, and at most \
+                         {KEY_COLUMNS_MAX} columns, none of the type f64 or json"
+                    ),
+                };
+                let is_full = search.as_ref().is_some_and(|search| search.name.is_none());
                 QueryAdvice {
                     path: QueryPath::SearchIndex,
-                    index: Some("all".to_owned()),
+                    index: search.as_ref().and_then(|search| search.name.clone()),
                     exists: false,
                     estimated_rows: None,
-                    reason: match tests.is_free || !tests.other.is_empty() {
-                        true => "the query has alternatives, negations, words, patterns or areas".to_owned(),
-                        false => format!(
-                            "the sample tests {} combinations of columns, for which one search index is cheaper than \
-                             secondary indexes",
-                            combinations.len()
-                        ),
-                    },
+                    reason: with_room(reason, !is_full, "search indexes"),
                 }
             }
-        };
-        result.queries.push(advice);
+        });
     }
-    if needs_search && !searched.is_empty() {
-        let columns = searched
-            .into_iter()
-            .map(|(column, form)| json!({"column": column, "as": form}));
-        let columns: Vec<Value> = columns.collect();
-        result
-            .create_search_indexes
-            .push(json!({"name": "all", "columns": columns}));
+    QueriesAdvised {
+        queries,
+        create_indexes: secondary.definitions,
+        create_search_indexes: search.and_then(|search| search.definition).into_iter().collect(),
+        undeclared: undeclared.into_iter().collect(),
+        request_id: String::new(),
     }
-    result.undeclared = undeclared.into_iter().collect();
-    Ok(result)
 }
 
-fn columns_text(equal: &BTreeSet<String>, next: Option<&String>, separator: &str) -> String {
-    let all: Vec<&str> = equal.iter().chain(next).map(String::as_str).collect();
-    all.join(separator)
+/// Completes the reason of an advised index: without room, the table must lose another index first.
+fn with_room(reason: String, has_room: bool, kind: &str) -> String {
+    match has_room {
+        true => reason,
+        false => format!("{reason}; the table has the maximum number of {kind}, so drop another one first"),
+    }
 }
 
 impl Tests {
-    /// Returns all tested columns, each with the name of one of its tests.
-    fn columns(&self) -> impl Iterator<Item = (&str, &str)> {
-        let equal = self.equal.keys().map(|name| (name.as_str(), "equals"));
-        let bounds = self.bounds.keys().map(|name| (name.as_str(), "gte"));
-        let other = self
-            .other
-            .iter()
-            .map(|(name, test)| (name.as_str(), test.as_str()));
-        equal.chain(bounds).chain(other)
-    }
-
     fn count(&self) -> usize {
         self.equal.len() + self.bounds.len() + self.other.len()
     }
@@ -234,7 +241,7 @@ fn collect(condition: &Value, tests: &mut Tests) {
             // Members that only refine a test, such as the distance of `phrase`.
             ("distance" | "edits", _) => {}
             _ => {
-                tests.other.insert(column.to_owned(), name.clone());
+                tests.other.insert(column.to_owned());
             }
         }
     }
@@ -315,11 +322,13 @@ fn choose(
     }
     for spec in &table.settings().search_indexes {
         if let Ok(index) = engine.search_index(table, Some(&spec.name))
+            // An index of one tier has documents only for some of the times, so it is not used.
+            && index.tier().is_all()
             && RowMatcher::for_index(engine, table, index.index(), &query.filter).is_ok()
             && query
                 .sort
                 .iter()
-                .all(|name| spec.columns.iter().any(|column| column.column == *name))
+                .all(|name| index.index().columns().iter().any(|column| sorts_by(column, name)))
         {
             return Ok(Choice::Known(QueryAdvice {
                 path: QueryPath::SearchIndex,
@@ -330,18 +339,31 @@ fn choose(
             }));
         }
     }
-    let is_fixed =
-        !tests.is_free && tests.other.is_empty() && tests.bounds.len() <= 1 && query.sort.len() <= 1;
-    let next = tests.bounds.keys().next().or(query.sort.first());
-    let is_one_order = tests
-        .bounds
-        .keys()
-        .next()
-        .is_none_or(|bound| query.sort.iter().all(|name| name == bound));
-    Ok(match is_fixed && is_one_order && !tests.equal.is_empty() {
-        true => Choice::Fixed(tests.equal.keys().cloned().collect(), next.cloned()),
-        false => Choice::Free,
-    })
+    let is_simple = !tests.is_free && tests.other.is_empty() && !tests.equal.is_empty();
+    let key = is_simple.then(|| fixed_key(table, query, tests)).flatten();
+    Ok(key.map_or(Choice::Free, Choice::Fixed))
+}
+
+/// Returns true if searches can sort by a column of an index, and the column has this name.
+fn sorts_by(column: &RowColumn, name: &str) -> bool {
+    column.name == name && !matches!(column.form, RowForm::Text(_) | RowForm::Geo)
+}
+
+/// Returns the key columns of a secondary index that serves a query of equalities, and of one range or order; `None` if
+/// there is no such index.
+fn fixed_key(table: &WideTable, query: &SampleQuery, tests: &Tests) -> Option<Vec<String>> {
+    // The values of columns that are tested for equality do not affect the order.
+    let mut others: BTreeSet<&String> = tests.bounds.keys().collect();
+    others.extend(&query.sort);
+    others.retain(|name| !tests.equal.contains_key(*name));
+    let mut key: Vec<String> = tests.equal.keys().cloned().collect();
+    key.sort_by_key(|name| is_rising(table, name));
+    key.extend(others.iter().map(|name| (*name).clone()));
+    let has_key_type = |name: &String| {
+        let column_type = table.type_of(name);
+        !matches!(column_type, Some(ColumnType::F64 | ColumnType::Json))
+    };
+    (others.len() <= 1 && key.len() <= KEY_COLUMNS_MAX && key.iter().all(has_key_type)).then_some(key)
 }
 
 /// Returns the estimated number of rows in the range of the key or index that the tests select, and the number of tests
@@ -416,17 +438,4 @@ fn bounds_of(column: &str, tests: &Map<String, Value>) -> Option<Value> {
         }
     }
     Some(range)
-}
-
-/// Returns the form of a column in a search index that can evaluate a test; `None` for a column without a declared
-/// type.
-fn form_of(declared: Option<ColumnType>, test: &str) -> Option<&'static str> {
-    Some(match (declared?, test) {
-        (ColumnType::String | ColumnType::Json, "text" | "phrase") => "text",
-        (ColumnType::Json, "near" | "box" | "polygon") => "geo",
-        (ColumnType::I64 | ColumnType::U64 | ColumnType::F64, _) => "number",
-        (ColumnType::Timestamp, _) => "time",
-        (ColumnType::Bool, _) => "bool",
-        (ColumnType::String | ColumnType::Decimal | ColumnType::Binary | ColumnType::Json, _) => "keyword",
-    })
 }

@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use hashbrown::HashMap;
 use tideline_engine::condition::literal::LiteralForms;
 use tideline_engine::condition::operators::{Between, Compare, Equals, In, NotEquals};
+use tideline_engine::condition::text::TextTest;
 use tideline_engine::condition::{Condition, Literal, Matcher, Node, Record, Subject, Test, ValueRef};
 use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::key_codec::tuple::{DECIMAL_SCALE_MAX, Decimal, KeyValue};
@@ -25,7 +26,7 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
 
 use crate::error::{Result, RowsError};
-use crate::value::{cell_of, type_of, utc};
+use crate::value::{cell_of, found_instead_of_time, shown, type_of, utc};
 
 /// Compiled condition on rows of one table.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct RowMatcher {
     matcher: Matcher,
     /// Tested columns by name.
     targets: HashMap<String, Target>,
+    /// True if values are tested as a search index tests them. An index does not hold long keywords.
+    is_for_index: bool,
 }
 
 /// Column that a condition tests.
@@ -56,7 +59,8 @@ impl RowMatcher {
         Self::compile(engine, table, condition, &|_| SearchAnalyzer::Words)
     }
 
-    /// Compiles a condition for a search. Texts are split into words by the analyzers of the index.
+    /// Compiles a condition for a search. Texts are split into words by the analyzers of the index. Texts that are too
+    /// long for a keyword pass only tests of words, and `exists`.
     ///
     /// # Errors
     ///
@@ -79,7 +83,10 @@ impl RowMatcher {
         };
         let compiled = Self::compile(engine, table, condition, &analyzer_of)?;
         index.check(compiled.root()).map_err(RowsError::Invalid)?;
-        Ok(compiled)
+        Ok(Self {
+            is_for_index: true,
+            ..compiled
+        })
     }
 
     fn compile(
@@ -94,6 +101,7 @@ impl RowMatcher {
         Ok(Self {
             matcher: matcher.map_err(EngineError::from)?,
             targets,
+            is_for_index: false,
         })
     }
 
@@ -102,6 +110,11 @@ impl RowMatcher {
         let mut names: Vec<String> = self.targets.keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    /// Returns the reserved memory of the compiled patterns, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.matcher.memory_bytes()
     }
 
     /// Returns the compiled condition.
@@ -123,14 +136,28 @@ impl RowMatcher {
 
     /// Returns true if a row matches. `row` is `None` for a row that does not exist.
     pub fn matches(&self, layout: &KeyLayout, key: &[u8], row: Option<&Mutation<'_>>) -> bool {
-        let values = OnceCell::new();
-        self.matcher.matches(&RowRecord {
+        let record = RowRecord {
             matcher: self,
             layout,
             key,
-            values,
+            values: OnceCell::new(),
             row,
-        })
+        };
+        match self.is_for_index {
+            true => matches_as_indexed(self.root(), &record),
+            false => self.matcher.matches(&record),
+        }
+    }
+}
+
+/// Returns true if a search index finds a row with the values of the record.
+fn matches_as_indexed(node: &Node, record: &RowRecord<'_, '_>) -> bool {
+    match node {
+        Node::And(nodes) => nodes.iter().all(|node| matches_as_indexed(node, record)),
+        Node::Or(nodes) => nodes.iter().any(|node| matches_as_indexed(node, record)),
+        Node::Not(node) => !matches_as_indexed(node, record),
+        Node::Text(_, TextTest::Words(_) | TextTest::Phrase(_)) => node.matches(record),
+        node => node.matches(&WithoutLongTexts(record)),
     }
 }
 
@@ -163,6 +190,18 @@ impl Record for RowRecord<'_, '_> {
             }
             None => false,
         }
+    }
+}
+
+/// Row whose texts that are too long for a keyword pass no comparison and no pattern.
+struct WithoutLongTexts<'w, 'r, 'm>(&'w RowRecord<'r, 'm>);
+
+impl Record for WithoutLongTexts<'_, '_, '_> {
+    fn any_value(&self, subject: &Subject, mut take: impl FnMut(ValueRef<'_>) -> bool) -> bool {
+        self.0.any_value(subject, |value| match value {
+            ValueRef::Text(_) if !RowForm::Keyword.holds(value) => take(ValueRef::Opaque),
+            value => take(value),
+        })
     }
 }
 
@@ -370,7 +409,18 @@ pub(crate) fn convert_literal(
     };
     converted.ok_or_else(|| {
         let json = serde_json::to_string(literal).unwrap_or_default();
-        format!("found {}", crate::value::shown(&json))
+        match (declared, literal) {
+            (ColumnType::Timestamp, Literal::Text(text)) => found_instead_of_time(&json, Some(text.as_str())),
+            (ColumnType::F64, Literal::Text(text))
+                if matches!(text.as_str(), "NaN" | "Infinity" | "-Infinity") =>
+            {
+                format!(
+                    "found {}; conditions compare only with finite numbers",
+                    shown(&json)
+                )
+            }
+            _ => format!("found {}", shown(&json)),
+        }
     })
 }
 
@@ -578,6 +628,9 @@ mod tests {
         assert_ne!(near, exact);
         let refused = converted(r#""equals":1234567890123456.76"#, Some(ColumnType::Timestamp));
         assert_eq!(refused, Err("found the number 1234567890123456.76".into()));
+        let refused = converted(r#""gt":"NaN""#, Some(ColumnType::F64));
+        let said = "found the text \"NaN\"; conditions compare only with finite numbers";
+        assert_eq!(refused, Err(said.into()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 
 use tideline_engine::EngineError;
 use tideline_engine::key_codec::layout::LayoutError;
+use tideline_engine::rows::{OUTCOME_SIZE, WRITE_SIZE};
 
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, RowsError>;
@@ -45,8 +46,9 @@ pub enum RowsError {
     /// The request was cancelled, its client has disconnected, or its token was revoked.
     #[error("the request was cancelled by another one, or because its token was revoked")]
     Cancelled,
-    /// The stream of a value cannot be read: the client sends too slowly, or the stream is not valid in its encoding.
-    #[error("the value cannot be read: {0}")]
+    /// The stream of a value or of an import cannot be read: the client sends too slowly, or the stream is not valid in its
+    /// encoding.
+    #[error("the body cannot be read: {0}")]
     Input(#[source] io::Error),
     /// The output could not be written.
     #[error(transparent)]
@@ -61,6 +63,22 @@ impl RowsError {
             limit,
             actual,
         }
+    }
+
+    /// Replaces the idempotency key of an entry or of a round in an error by `key`, the key of the client.
+    #[must_use]
+    pub fn with_key(self, key: Option<&str>) -> Self {
+        match (self, key) {
+            (Self::Engine(EngineError::KeyReused(_)), Some(key)) => {
+                EngineError::KeyReused(key.to_owned()).into()
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Returns true if a write was too large for one journal entry. Some of its rows may fit.
+    pub(crate) fn is_large_write(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::OverLimit { what, .. }) if *what == WRITE_SIZE || *what == OUTCOME_SIZE)
     }
 }
 

@@ -13,7 +13,8 @@
 //!
 //! The interval describes the spread of the samples. It is not a guarantee: if a dense range is below a rarely chosen
 //! branch, the true count can be outside the interval. The random numbers are seeded by the request, so a repeated
-//! request returns the same estimate.
+//! request on the same rows returns the same estimate. Between them, a flush can change the number of rows that a page
+//! reads, and thus the point at which sampling ends; the estimate can then differ.
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 //! types of the table.
 
 use std::collections::BTreeMap;
+use std::num::FpCategory;
 
 use serde_json::{Value, json};
 use tideline_engine::condition::ValueRef;
@@ -22,7 +23,7 @@ use tideline_query::{Window, WindowSpec};
 
 use crate::aggregate::{bounds_of, window_of};
 use crate::error::{Result, RowsError};
-use crate::index_filter::IndexFilter;
+use crate::index_filter::{GEO_FORMS, IndexFilter, NUMBER_FORMS, VALUE_FORMS};
 
 /// Default for the maximum number of groups in each list.
 const GROUPS_DEFAULT: usize = 10;
@@ -233,15 +234,13 @@ impl Metric {
         let mean = sums.sum / sums.count as f64;
         match function {
             RowFunction::Count => json!(sums.count),
-            RowFunction::Sum => json!(sums.sum),
+            RowFunction::Sum => double(sums.sum),
             RowFunction::Mean if sums.count == 0 => Value::Null,
             RowFunction::Mean if self.is_time => json!(time(mean as i64)),
-            RowFunction::Mean => json!(mean),
+            RowFunction::Mean => double(mean),
             RowFunction::Min => bits(sums.min),
             RowFunction::Max => bits(sums.max),
-            RowFunction::Percentile(percent) => {
-                sums.percentile(percent).map_or(Value::Null, |value| json!(value))
-            }
+            RowFunction::Percentile(percent) => sums.percentile(percent).map_or(Value::Null, double),
         }
     }
 }
@@ -263,9 +262,20 @@ fn shown(form: RowForm, bits: u64, is_time: bool) -> Value {
         ValueRef::Signed(nanos) if is_time => json!(time(nanos)),
         ValueRef::Signed(number) => json!(number),
         ValueRef::Unsigned(number) => json!(number),
-        ValueRef::Float(number) => json!(number),
+        ValueRef::Float(number) => double(number),
         ValueRef::Boolean(value) => json!(value),
         _ => Value::Null,
+    }
+}
+
+/// Returns a double in its JSON form. JSON has no numbers for doubles that are not finite; they have the texts that rows
+/// have.
+fn double(number: f64) -> Value {
+    match number.classify() {
+        FpCategory::Nan => json!("NaN"),
+        FpCategory::Infinite if number > 0.0 => json!("Infinity"),
+        FpCategory::Infinite => json!("-Infinity"),
+        _ => json!(number),
     }
 }
 
@@ -288,16 +298,12 @@ fn key_of(filter: &IndexFilter, table: &WideTable, key: &FacetKey) -> Result<Key
         )));
     }
     let is_geo = key.near.is_some() || key.grid.is_some();
-    let (column, form) = match (is_geo, &key.interval) {
-        (true, _) => filter.column("by", &key.column, "geo", |form| form == RowForm::Geo)?,
-        (false, Some(_)) => filter.column("by", &key.column, "number or time", RowForm::is_number)?,
-        (false, None) => {
-            let forms = "keyword, number, time or bool";
-            filter.column("by", &key.column, forms, |form| {
-                !matches!(form, RowForm::Geo | RowForm::Text(_))
-            })?
-        }
+    let possible = match (is_geo, &key.interval) {
+        (true, _) => GEO_FORMS,
+        (false, Some(_)) => NUMBER_FORMS,
+        (false, None) => VALUE_FORMS,
     };
+    let (column, form) = filter.column(table, ("by", &key.column), key.form, possible)?;
     let declared = table.column_type(&key.column);
     if key.zone.is_some() && (key.interval.is_none() || declared != Some(ColumnType::Timestamp)) {
         return Err(RowsError::Invalid(format!(
@@ -401,7 +407,7 @@ fn metric_of(
     table: &WideTable,
     metric: &tideline_openapi::row_search::RowMetric,
 ) -> Result<Metric> {
-    let (number, form) = filter.column("metrics", &metric.column, "number or time", RowForm::is_number)?;
+    let (number, form) = filter.column(table, ("metrics", &metric.column), None, NUMBER_FORMS)?;
     let declared = table.column_type(&metric.column);
     let is_time = declared == Some(ColumnType::Timestamp);
     if metric.functions.is_empty() || metric.functions.len() > METRICS_MAX {

@@ -29,7 +29,7 @@ use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::row::{RowCounts, RowOperation, RowOutcome, RowStatus, RowWrite};
 
 use crate::error::{Result, RowsError};
-use crate::write::{WriteSettings, check_room, write_entry};
+use crate::write::{Divided, Unreadable, WriteSettings, check_room, write_divided};
 
 use self::columns::FileColumns;
 
@@ -99,9 +99,10 @@ type Record = std::result::Result<RowWrite, String>;
 ///
 /// # Errors
 ///
-/// [`RowsError::Invalid`] for an input that cannot be read, [`RowsError::OverLimit`] for a key that has no room for the
-/// numbers of entries, and the errors of [`write`](crate::write::write). After the first entry has been written, an
-/// error is part of the result, as [`Imported::stopped`].
+/// [`RowsError::Input`] for the error of the input, [`RowsError::Invalid`] for a damaged file or one of an unsupported
+/// form, [`RowsError::OverLimit`] for a key that has no room for the numbers of entries, and the errors of
+/// [`write`](crate::write::write). After the first entry has been written, an error is part of the result, as
+/// [`Imported::stopped`].
 pub fn import(
     engine: &Engine,
     table: &WideTable,
@@ -188,19 +189,19 @@ impl Entries<'_> {
             return Err(RowsError::Cancelled);
         }
         let (first, count) = (self.next, records.len() as u64);
-        let mut outcomes = self.write(records.clone(), first, "")?;
+        let all: Vec<&Record> = records.iter().collect();
+        let Divided { outcomes, mut error } = self.write(&all, first, "")?;
+        let mut outcomes = outcomes.rows;
         // A row that is too large prevents its partition from being written. A second write therefore stores the other
         // rows of the partition.
-        let again: Vec<usize> = (0..records.len())
-            .filter(|at| {
-                outcomes
-                    .get(*at)
-                    .is_some_and(|it| it.status == RowStatus::NotApplied)
-            })
+        let again: Vec<usize> = (0..outcomes.len())
+            .filter(|at| error.is_none() && outcomes[*at].status == RowStatus::NotApplied)
             .collect();
         if !again.is_empty() {
-            let rest = again.iter().map(|at| records[*at].clone()).collect();
-            for (at, outcome) in again.iter().zip(self.write(rest, first, LAST_PART)?) {
+            let rest: Vec<&Record> = again.iter().map(|at| &records[*at]).collect();
+            let second = self.write(&rest, first, LAST_PART)?;
+            error = second.error;
+            for (at, outcome) in again.iter().zip(second.outcomes.rows) {
                 outcomes[*at] = RowOutcome {
                     index: first + *at as u64,
                     ..outcome
@@ -208,57 +209,61 @@ impl Entries<'_> {
             }
         }
         self.next += count;
-        self.entries += 1;
+        self.entries += u64::from(!outcomes.is_empty());
         for outcome in &outcomes {
             self.counts.add(outcome.status);
             if outcome.status != RowStatus::Written {
                 (self.reject)(outcome)?;
             }
         }
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 
-    fn write(&mut self, records: Vec<Record>, first: u64, part: &str) -> Result<Vec<RowOutcome>> {
-        let (settings, body) = match &self.settings.write.key {
-            None => (self.settings.write.clone(), Vec::new()),
-            Some(key) => {
-                let mut body = Vec::new();
-                for record in &records {
-                    match record {
-                        Ok(row) => serde_json::to_writer(&mut body, row).map_err(io::Error::from)?,
-                        Err(reason) => body.extend_from_slice(reason.as_bytes()),
-                    }
-                    body.push(b'\n');
-                }
-                let settings = WriteSettings {
-                    key: Some(entry_key(key, self.entries, part)),
-                    ..self.settings.write.clone()
-                };
-                (settings, body)
-            }
-        };
+    /// Writes records. An error in the result ended the write after the records that have outcomes.
+    fn write(&mut self, records: &[&Record], first: u64, part: &str) -> Result<Divided> {
+        let key = self.settings.write.key.as_ref();
         let settings = WriteSettings {
+            key: key.map(|key| entry_key(key, self.entries, part)),
             is_independent: true,
-            ..settings
+            ..self.settings.write.clone()
+        };
+        let rows_from = |from: usize| {
+            records[from..].iter().map(|record| match record {
+                Ok(row) => Ok(row),
+                Err(reason) => Err(Unreadable::from(reason.clone())),
+            })
+        };
+        let content_from = |from: usize| -> io::Result<Vec<u8>> {
+            let mut content = Vec::new();
+            for record in &records[from..] {
+                match record {
+                    Ok(row) => serde_json::to_writer(&mut content, row)?,
+                    Err(reason) => content.extend_from_slice(reason.as_bytes()),
+                }
+                content.push(b'\n');
+            }
+            Ok(content)
         };
         self.engine.wait_for_searches(self.table);
         pass::<EngineError>("row_import", "entry", When::Before)?;
-        let written = write_entry(
+        let mut written = write_divided(
             self.engine,
             self.table,
-            records.into_iter(),
-            first,
-            &body,
+            (first, records.len()),
+            (rows_from, content_from),
             &settings,
         );
-        let written = written?;
-        pass::<EngineError>("row_import", "entry", When::After)?;
-        self.position = written.position.or(self.position);
-        Ok(written.rows)
+        if written.error.is_none() {
+            pass::<EngineError>("row_import", "entry", When::After)?;
+        }
+        let key = key.map(String::as_str);
+        written.error = written.error.map(|error| error.with_key(key));
+        self.position = written.outcomes.position.or(self.position);
+        Ok(written)
     }
 }
 
-/// Returns the error of an input that cannot be read.
+/// Returns the error of a file that is damaged or has an unsupported form.
 fn unreadable(what: &str, error: impl std::fmt::Display) -> RowsError {
     RowsError::Invalid(format!("{what} cannot be read: {error}"))
 }

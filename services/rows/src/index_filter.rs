@@ -6,12 +6,12 @@
 use std::time::Instant;
 
 use tideline_engine::condition::Node;
-use tideline_engine::model::{SearchIndexSpec, SequenceNumber};
+use tideline_engine::model::{ColumnType, SearchForm, SearchIndexSpec, SequenceNumber};
 use tideline_engine::row_search::{IndexOfRows, RowForm};
 use tideline_engine::runtime::Reservation;
 use tideline_engine::{Engine, EngineError, WideTable};
 use tideline_openapi::condition::RowFilter;
-use tideline_openapi::row_search::ShardsRead;
+use tideline_openapi::row_search::{SearchColumnForm, ShardsRead};
 use tideline_openapi::tier::RowTiers;
 
 use crate::condition::{RowMatcher, compared};
@@ -23,6 +23,18 @@ use crate::search::WAIT_MAX;
 /// Memory of a search per document of the shards that it reads, in bytes: the sets of documents for a few levels of the
 /// condition.
 const BYTES_PER_DOCUMENT: u64 = 1;
+
+/// Forms whose values can be sorted and counted.
+pub(crate) const VALUE_FORMS: &[SearchForm] = &[
+    SearchForm::Keyword,
+    SearchForm::Number,
+    SearchForm::Time,
+    SearchForm::Bool,
+];
+/// Forms whose values are numbers in the index.
+pub(crate) const NUMBER_FORMS: &[SearchForm] = &[SearchForm::Number, SearchForm::Time];
+/// Forms whose values are geo points.
+pub(crate) const GEO_FORMS: &[SearchForm] = &[SearchForm::Geo];
 
 /// Index, compiled condition, and position of the awaited write of a search or count.
 #[derive(Debug)]
@@ -163,29 +175,64 @@ impl IndexFilter {
         backlog.end.0.checked_sub(1)
     }
 
-    /// Returns the position and the form of an indexed column. If the column has several possible forms, prefers
-    /// keyword, because keywords keep the exact order of decimals. `member` and `forms` are the member of the request
-    /// and the possible forms, for the error message.
+    /// Returns the position and the form of an indexed column, for the member `member` of the request. `wanted` is the
+    /// form that the request names, and `possible` are the forms that support the use. If the request names no form and
+    /// the column has several possible ones, prefers keyword, because keywords keep the exact order of decimals.
     ///
     /// # Errors
     ///
-    /// [`RowsError::Invalid`] if the index has no such column.
+    /// [`RowsError::Invalid`] if the index has no such column, or if the wanted form does not support the use.
     pub(crate) fn column(
         &self,
-        member: &str,
-        name: &str,
-        forms: &str,
-        is_possible: impl Fn(RowForm) -> bool,
+        table: &WideTable,
+        (member, name): (&str, &str),
+        wanted: Option<SearchColumnForm>,
+        possible: &[SearchForm],
     ) -> Result<(usize, RowForm)> {
+        let wanted = wanted.map(SearchForm::from);
+        if let Some(form) = wanted.filter(|form| !possible.contains(form)) {
+            return Err(RowsError::Invalid(format!(
+                "{member}: column {name:?} cannot be used here as {}; possible are {}",
+                form.name(),
+                names_of(possible)
+            )));
+        }
+        let forms = wanted.as_ref().map_or(possible, std::slice::from_ref);
+        let is_time = table.column_type(name) == Some(ColumnType::Timestamp);
+        let is_possible = |form: RowForm| forms.contains(&form_of(form, is_time));
         let columns = self.index.index().columns().iter().enumerate();
         let possible = columns.filter(|(_, column)| column.name == name && is_possible(column.form));
-        let found = possible.max_by_key(|(_, column)| column.form == RowForm::Keyword);
+        // If several columns have the same rank, `min_by_key` returns the first one.
+        let found = possible.min_by_key(|(_, column)| column.form != RowForm::Keyword);
         let found = found.map(|(number, column)| (number, column.form));
         found.ok_or_else(|| {
             RowsError::Invalid(format!(
-                "{member}: column {name:?} is not in the search index as {forms}"
+                "{member}: column {name:?} is not in the search index as {}",
+                names_of(forms)
             ))
         })
+    }
+}
+
+/// Returns the form of the settings for a form of the index. `is_time` is true for columns of timestamps.
+pub(crate) fn form_of(form: RowForm, is_time: bool) -> SearchForm {
+    match form {
+        RowForm::Keyword => SearchForm::Keyword,
+        RowForm::Text(_) => SearchForm::Text,
+        RowForm::Signed if is_time => SearchForm::Time,
+        RowForm::Signed | RowForm::Unsigned | RowForm::Float => SearchForm::Number,
+        RowForm::Boolean => SearchForm::Bool,
+        RowForm::Geo => SearchForm::Geo,
+    }
+}
+
+/// Returns the names of forms for a message, such as "keyword, number, time or bool".
+fn names_of(forms: &[SearchForm]) -> String {
+    let names: Vec<&str> = forms.iter().map(|form| form.name()).collect();
+    match &names[..] {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [names @ .., last] => format!("{} or {last}", names.join(", ")),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn parse_value(
 }
 
 /// Returns the ranges of stored keys that a prefix and bounds select. If neither is given, `everything` must be true.
-/// `member` is the name of the request member that sets `everything`.
+/// `member` is the name of the request member that sets `everything`; `None` if the request cannot set it.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn ranges(
     prefix: &Members,
     bounds: Option<&KeyBounds>,
     everything: bool,
-    member: &str,
+    member: Option<&str>,
 ) -> Result<Ranges> {
     let kind_of = |name: &str| Ok::<_, RowsError>(layout.logical()[layout.logical_number(name)?].kind);
     let mut values = Vec::with_capacity(prefix.len());
@@ -105,9 +105,10 @@ pub fn ranges(
     let is_bounded = !matches!((&from, &to), (Bound::Unbounded, Bound::Unbounded));
     if values.is_empty() && !is_bounded && !everything {
         let first = &layout.logical()[0].name;
+        let or_set = member.map_or_else(String::new, |member| format!(", or set `{member}` to true"));
         return Err(RowsError::Invalid(format!(
             "the request has neither a value nor bounds of the first key column {first:?}, so it applies to the \
-             whole table; give {first:?} in `prefix` or `range`, or set `{member}` to true"
+             whole table; give {first:?} in `prefix` or `range`{or_set}"
         )));
     }
     let bounded = bounds.filter(|_| is_bounded).map(|bounds| bounds.column.as_str());

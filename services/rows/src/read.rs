@@ -323,8 +323,14 @@ impl Scan {
     ) -> Result<Self> {
         let index = terms.index.map(|name| table.index(name)).transpose()?;
         let layout = index.map_or(table.layout(), |index| index.layout());
-        let ranges = key::ranges(layout, terms.prefix, terms.range, terms.allow_scan, "allow_scan")
-            .map_err(|error| with_index(error, table, terms))?;
+        let ranges = key::ranges(
+            layout,
+            terms.prefix,
+            terms.range,
+            terms.allow_scan,
+            Some("allow_scan"),
+        )
+        .map_err(|error| with_index(error, table, terms))?;
         let terms = RangeTerms {
             index,
             needed: selection.needed(),
@@ -651,12 +657,17 @@ pub fn delete(
         &request.prefix,
         request.range.as_ref(),
         request.allow_all,
-        "allow_all",
+        Some("allow_all"),
     )?;
     if !ranges.ranges.is_empty() {
         engine.delete_rows(table, &ranges.ranges, durability, is_stopped)?;
     }
-    Ok(SequenceNumber(engine.store().recent_end().0.saturating_sub(1)))
+    Ok(newest_position(engine))
+}
+
+/// Returns the sequence of the newest journal entry. It is at or after all entries of writes that have ended.
+pub fn newest_position(engine: &Engine) -> SequenceNumber {
+    SequenceNumber(engine.store().recent_end().0.saturating_sub(1))
 }
 
 /// Adds an index that begins with a tested column to the error of a scan without a prefix and a range.

@@ -24,7 +24,7 @@ use tideline_engine::row_copies::RowCopy;
 use tideline_engine::row_limits::PacedReads;
 use tideline_engine::rows::{
     Action, CellValue, Column, ColumnName, Image, Mutation, RowOutcome, RowPath, RowWrite, RowWriteOptions,
-    StoredRow, Unchanged, Update,
+    StoredRow, Unchanged, Update, WRITE_SIZE,
 };
 use tideline_engine::{Engine, EngineError, WideTable};
 
@@ -217,8 +217,9 @@ impl Rekey {
         }
     }
 
-    /// Copies source rows. If some of them change meanwhile, reads all of them again, and copies them in two smaller
-    /// batches. Calls `step` before each further attempt. Returns false if `step` has ended the copy.
+    /// Copies source rows. If some of them change meanwhile, or if they are too large for one write, reads all of them
+    /// again, and copies them in two smaller batches. Calls `step` before each further attempt. Returns false if `step`
+    /// has ended the copy.
     fn copy(
         &self,
         engine: &Engine,
@@ -255,8 +256,9 @@ impl Rekey {
         Ok(true)
     }
 
-    /// Writes source rows into the target. If one of them has changed since it was read, or if one of the target rows
-    /// changes that a repeated copy has read, writes nothing, and returns the rows that the target can hold.
+    /// Writes source rows into the target. If one of them has changed since it was read, if one of the target rows
+    /// changes that a repeated copy has read, or if the rows with their index entries are too large for one write,
+    /// writes nothing, and returns the rows that the target can hold.
     fn write(
         &self,
         engine: &Engine,
@@ -332,6 +334,10 @@ impl Rekey {
             Ok((_, written)) if written.changed.is_some() => return Ok(Some(abandoned(batch))),
             Ok((_, written)) => written,
             Err(EngineError::Rows(WideError::Contended { .. })) => return Ok(Some(abandoned(batch))),
+            // With its index entries, the batch is too large for one write.
+            Err(EngineError::OverLimit { what: WRITE_SIZE, .. }) if batch.len() > 1 => {
+                return Ok(Some(abandoned(batch)));
+            }
             Err(error) => {
                 let error = RowsError::from(error);
                 let uploads = batch.into_iter().flat_map(|row| row.uploads);
@@ -339,7 +345,18 @@ impl Rekey {
                 return Err(error);
             }
         };
-        for (row, outcome) in batch.into_iter().zip(written.rows) {
+        self.end_batch(batch, written.rows, running)?;
+        Ok(None)
+    }
+
+    /// Counts the written and the refused rows of a batch, and keeps or abandons the copies of their large values.
+    fn end_batch(
+        &self,
+        batch: Vec<Converted>,
+        outcomes: Vec<RowOutcome>,
+        running: &mut Running,
+    ) -> Result<()> {
+        for (row, outcome) in batch.into_iter().zip(outcomes) {
             let reason = match outcome {
                 RowOutcome::Written(_) => {
                     running.progress.written += 1;
@@ -353,7 +370,7 @@ impl Rekey {
             running.refuse(&self.from, &row.source, &reason);
             row.uploads.into_iter().for_each(LargeUpload::abandon);
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Removes versions that the last complete copy has covered from rows that are newer in the target, because clients

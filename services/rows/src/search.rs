@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tideline_engine::model::TierScope;
-use tideline_engine::row_search::{Highlight, RowForm, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
+use tideline_engine::row_search::{Highlight, RowHit, RowMark, RowQuery, RowSort, RowSortBy};
 use tideline_engine::rows::{GroupSet, Mutation};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row_search::{RowHighlight, RowSortKey, SearchEnd, SearchRows};
@@ -14,7 +14,7 @@ use tideline_openapi::tier::RowTiers;
 use tideline_openapi::timeline::{SortOrder, TextSpan};
 
 use crate::error::{Result, RowsError};
-use crate::index_filter::IndexFilter;
+use crate::index_filter::{GEO_FORMS, IndexFilter, VALUE_FORMS};
 use crate::read::{damaged, tested_groups};
 use crate::selection::{RowEncoder, Selection};
 use crate::token;
@@ -84,7 +84,7 @@ impl Search {
             request.at_least.as_deref(),
             request.tier,
         )?;
-        let sort = request.sort.iter().map(|key| sort_of(&filter, key));
+        let sort = request.sort.iter().map(|key| sort_of(&filter, table, key));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut terms = table.table().points().id().0.to_le_bytes().to_vec();
         if !request.tier.is_all() {
@@ -100,7 +100,7 @@ impl Search {
         }
         let after = match &request.page_token {
             Some(text) => {
-                let mark = token::decode_scan(&terms, text)?;
+                let mark = token::decode_search(&terms, text)?;
                 let mark = serde_json::from_slice(&mark);
                 Some(mark.map_err(|_| RowsError::Invalid("page_token is damaged".into()))?)
             }
@@ -398,16 +398,12 @@ pub fn finds_only_cold(table: &WideTable, index: Option<&str>, tier: RowTiers) -
     }
 }
 
-fn sort_of(filter: &IndexFilter, key: &RowSortKey) -> Result<RowSort> {
-    let (column, _) = match key.near {
-        Some(_) => filter.column("sort", &key.column, "geo", |form| form == RowForm::Geo)?,
-        None => {
-            let forms = "keyword, number, time or bool";
-            filter.column("sort", &key.column, forms, |form| {
-                !matches!(form, RowForm::Geo | RowForm::Text(_))
-            })?
-        }
+fn sort_of(filter: &IndexFilter, table: &WideTable, key: &RowSortKey) -> Result<RowSort> {
+    let possible = match key.near {
+        Some(_) => GEO_FORMS,
+        None => VALUE_FORMS,
     };
+    let (column, _) = filter.column(table, ("sort", &key.column), key.form, possible)?;
     let by = match key.near {
         None => RowSortBy::Column(column),
         Some(point) => {

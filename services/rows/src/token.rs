@@ -32,7 +32,21 @@ pub fn decode(terms: &[u8], token: &str) -> Option<Vec<u8>> {
     is_intact.then(|| merge_key.to_vec())
 }
 
-/// Returns the merge key of the token of a scan or search.
+/// Returns the position in the token of a search.
+///
+/// # Errors
+///
+/// [`RowsError::Invalid`] if the token is damaged or belongs to another request.
+pub(crate) fn decode_search(terms: &[u8], token: &str) -> Result<Vec<u8>> {
+    decode(terms, token).ok_or_else(|| {
+        RowsError::Invalid(
+            "page_token is damaged or belongs to another search; send it with the request whose response contained it"
+                .into(),
+        )
+    })
+}
+
+/// Returns the merge key of the token of a scan.
 ///
 /// # Errors
 ///

@@ -74,12 +74,15 @@ fn parse(table: &WideTable, element: &RequiredRead) -> Result<(Vec<u8>, Unchange
         return Ok((key[..partition].to_vec(), Unchanged::Row { key, digest }));
     }
     let digest = digest.ok_or_else(|| invalid("a range needs the revision that its scan returned"))?;
+    if element.prefix.is_empty() && element.range.is_none() {
+        return Err(invalid("give key, or prefix and range"));
+    }
     let ranges = key::ranges(
         table.layout(),
         &element.prefix,
         element.range.as_ref(),
         false,
-        "key",
+        None,
     )?
     .ranges;
     let (range, partition) = one_partition(layout, ranges).ok_or_else(|| {

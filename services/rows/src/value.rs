@@ -124,7 +124,10 @@ pub fn parse(json: &str, column_type: ColumnType) -> Result<CellValue<'static>, 
     if column_type == ColumnType::Json {
         return Ok(CellValue::Json(compact(json).into()));
     }
-    let found = || format!("found {}", shown(json));
+    let found = || match column_type {
+        ColumnType::Timestamp => found_instead_of_time(json, text_of(json).as_deref()),
+        _ => format!("found {}", shown(json)),
+    };
     let text = text_of(json);
     let number = is_number(json).then_some(json);
     let is_integer = |json: &&str| !json.contains(['.', 'e', 'E']);
@@ -165,6 +168,19 @@ pub fn parse(json: &str, column_type: ColumnType) -> Result<CellValue<'static>, 
         ColumnType::Json => None,
     };
     value.ok_or_else(found)
+}
+
+/// Returns the description of a value that is no timestamp. `text` is its text.
+pub(crate) fn found_instead_of_time(json: &str, text: Option<&str>) -> String {
+    let found = format!("found {}", shown(json));
+    match text.is_some_and(Timestamp::is_outside_rfc3339) {
+        true => format!(
+            "{found}, which is outside of the range {} to {}",
+            Timestamp::MIN.to_rfc3339(),
+            Timestamp::MAX.to_rfc3339()
+        ),
+        false => found,
+    }
 }
 
 /// Parses a value of an undeclared column.

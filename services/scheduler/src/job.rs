@@ -20,6 +20,9 @@ pub struct Job {
     pub kind: JobKind,
     /// Table of the job; `None` = the whole store.
     pub table: Option<JobTable>,
+    /// Name of the table into which the job copies; `None` for other jobs. Earlier builds named it only in the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
     /// State of the job.
     pub state: JobState,
     /// True if the job was requested; it then ignores its schedule.
@@ -150,6 +153,7 @@ impl Job {
             id,
             kind: work.kind,
             table,
+            into: None,
             state: JobState::Planned,
             by_hand: false,
             reason: work.reason.clone(),

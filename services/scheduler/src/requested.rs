@@ -67,6 +67,19 @@ impl Scheduler {
         reason: String,
         timelines: u64,
     ) -> RequestedJob {
+        self.begin_into(kind, (table, None), reason, timelines)
+    }
+
+    /// Registers a job like [`begin`](Self::begin) that copies a table into another one. `table` and `into` are the
+    /// source and the name of the target. The reason must not contain this name, because users of the source read the
+    /// reason.
+    pub fn begin_into(
+        &self,
+        kind: JobKind,
+        (table, into): (Option<(TableId, &str)>, Option<&str>),
+        reason: String,
+        timelines: u64,
+    ) -> RequestedJob {
         let shared = Arc::clone(self.shared());
         let now = shared.database.trusted_now().now.nanos();
         let mut edit = Edit::default();
@@ -80,6 +93,7 @@ impl Scheduler {
                     id,
                     name: name.to_owned(),
                 }),
+                into: into.map(str::to_owned),
                 state: JobState::Running,
                 by_hand: true,
                 reason,

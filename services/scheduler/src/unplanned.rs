@@ -49,6 +49,7 @@ impl Unplanned {
             id: 0,
             kind: self.kind,
             table: self.table,
+            into: None,
             state: JobState::Done,
             by_hand: false,
             reason: self.reason.to_owned(),

@@ -245,8 +245,8 @@ impl Server {
     /// After the stop request, this takes at most the drain timeout plus 1.7 s, by default less than 5 s. If other
     /// processes can take over the data, the server first flushes its memory for up to 5 s, and still serves meanwhile.
     /// If the database then does not close in time, for example because the flush still runs, the server gives up the
-    /// lease without closing, which takes up to 1 s more. Data acknowledged as synced is safe, even if this returns an
-    /// error.
+    /// lease without closing, which takes up to 1 s more. If the storage is slow, the last audit records and the positions
+    /// of webhooks can take up to 6 s more. Data acknowledged as synced is safe, even if this returns an error.
     ///
     /// # Errors
     ///

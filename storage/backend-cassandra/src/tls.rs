@@ -57,7 +57,9 @@ pub(crate) fn advice(failure: &io::Error, ca_file: Option<&Path>) -> String {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature)) => {
             let authorities = match ca_file {
                 Some(file) => format!("{} (cassandra.ca_file)", file.display()),
-                None => "the list of the system, because cassandra.ca_file is not set".to_owned(),
+                None => {
+                    "the list of the system, which is used because cassandra.ca_file is not set".to_owned()
+                }
             };
             return format!(
                 "the authority of the node's certificate is not in {authorities}; set cassandra.ca_file to a PEM \

@@ -432,6 +432,13 @@ impl Backend for FjallBackend {
         }
     }
 
+    fn first(&self, partition: Partition, from: &[u8]) -> Result<Option<Row>> {
+        match self.inner.engine_of(partition)? {
+            Some(engine) => engine.first(partition, from),
+            None => Ok(None),
+        }
+    }
+
     fn write(
         &self,
         partition: Partition,

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
 use fjall::{
-    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Slice,
-    UserValue,
+    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable,
+    Slice, UserValue,
 };
 use parking_lot::{Mutex, RwLock};
 use tideline_backend::page::PageBuilder;
@@ -198,12 +198,23 @@ impl Engine {
                 return Ok(page.partial());
             }
             background::yield_core();
-            let (key, value) = next.into_inner().map_err(read_error)?;
-            page.push(Row {
-                key: Bytes::copy_from_slice(key.get(prefix.len()..).unwrap_or_default()),
-                value: into_bytes(value),
-            });
+            page.push(row_of(next, prefix.len())?);
         }
+    }
+
+    /// Returns the row of a partition with the lowest key at or above `from`. A scan of one row also reads the row
+    /// after it, with a further block of a table in most cases.
+    pub(crate) fn first(&self, partition: Partition, from: &[u8]) -> Result<Option<Row>> {
+        let prefix = partition_prefix(partition);
+        let range = KeyRange {
+            start: from.to_vec(),
+            end: None,
+        };
+        let (Some(keyspace), Some(bounds)) = (self.keyspace(partition.unit), bounds(&prefix, &range)) else {
+            return Ok(None);
+        };
+        let first = self.database.snapshot().range(&keyspace, bounds).next();
+        first.map(|first| row_of(first, prefix.len())).transpose()
     }
 
     pub(crate) fn get(&self, partition: Partition, key: &[u8]) -> Result<Option<Bytes>> {
@@ -543,6 +554,15 @@ fn group_options(tier: Tier) -> KeyspaceCreateOptions {
 
 fn read_error(error: fjall::Error) -> tideline_backend::BackendError {
     from_fjall(error, During::Read)
+}
+
+/// Reads the row that an iterator has reached. The first `prefix` bytes of its key name the partition.
+fn row_of(found: Guard, prefix: usize) -> Result<Row> {
+    let (key, value) = found.into_inner().map_err(read_error)?;
+    Ok(Row {
+        key: Bytes::copy_from_slice(key.get(prefix..).unwrap_or_default()),
+        value: into_bytes(value),
+    })
 }
 
 /// Converts a fjall value to bytes, without a copy if it is long.

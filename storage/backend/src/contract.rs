@@ -511,6 +511,34 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
         Ok(page.rows.into_iter().next().map(|row| row.value))
     }
 
+    /// Returns the row with the lowest key at or above `from`; `None` if there is no such row.
+    ///
+    /// The result equals the first row of an ascending [`scan`](Self::scan) from the key to the end of the partition. A
+    /// backend overrides the method if a scan reads ahead: a page of one row also needs the next row, because it
+    /// reports whether more rows follow.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`scan`](Self::scan).
+    fn first(&self, partition: Partition, from: &[u8]) -> Result<Option<Row>> {
+        let limit = PageLimit {
+            rows_max: 1,
+            bytes_max: 1,
+        };
+        let mut rest = Some(KeyRange {
+            start: from.to_vec(),
+            end: None,
+        });
+        while let Some(range) = rest {
+            let page = self.scan(partition, &range, Direction::Ascending, limit)?;
+            if let Some(first) = page.rows.into_iter().next() {
+                return Ok(Some(first));
+            }
+            rest = page.next;
+        }
+        Ok(None)
+    }
+
     /// Returns a page for each range, in the order of the ranges, all with ascending keys.
     ///
     /// Each page is the result of a [`scan`](Self::scan) of its range. A networked backend keeps several requests in

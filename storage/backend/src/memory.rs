@@ -6,6 +6,7 @@
 //! once. A [`MemoryDisk`] outlives the backend. In the embedded character, opening the disk again simulates a restart:
 //! all older handles then fail, as if their process had been killed.
 
+mod faults;
 mod journal;
 mod leases;
 mod rows;
@@ -24,6 +25,8 @@ use crate::contract::*;
 use crate::error::{BackendError, Result};
 use crate::limits::{check_edit, check_older, check_row, check_write};
 use crate::page::one_by_one;
+use faults::Chance;
+pub use faults::{AppendFault, EditFault, WriteFault};
 use journal::{Found, Journal};
 use leases::{MemberId, Members, Watched};
 use rows::Rows;
@@ -99,40 +102,6 @@ pub struct MemoryDisk {
 const REQUESTS_IN_FLIGHT: usize = 32;
 /// Rows after which a page of the distributed character may end early.
 const PAGE_ROWS_MIN: usize = 32;
-
-/// Actual outcome of an append that returns `Unknown`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AppendFault {
-    /// The append never takes effect.
-    Lost,
-    /// The append has taken effect.
-    Landed,
-    /// The append takes effect at [`MemoryDisk::land_late`], unless the epoch is closed before.
-    Late,
-}
-
-/// Actual outcome of an edit that returns `Unknown`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EditFault {
-    /// The edit never takes effect.
-    Lost,
-    /// The edit has taken effect.
-    Applied,
-    /// The edit takes effect at [`MemoryDisk::land_late`], unless its owner reads or edits the manifest before, or the
-    /// shard is taken.
-    Late,
-}
-
-/// Actual outcome of a write of rows that returns `Unknown`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteFault {
-    /// The write never takes effect.
-    Lost,
-    /// The write has taken effect.
-    Landed,
-    /// The write takes effect at [`MemoryDisk::land_late`], with its stamp.
-    Late,
-}
 
 #[derive(Default)]
 struct State {
@@ -213,27 +182,6 @@ struct KeptEntries {
     entries: BTreeMap<SequenceNumber, Bytes>,
 }
 
-/// Random faults, determined by a seed.
-struct Chance {
-    state: u64,
-    fault_per_mille: u64,
-}
-
-impl Chance {
-    /// Returns the next number of a SplitMix64 sequence.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn hits(&mut self) -> bool {
-        self.next() % 1_000 < self.fault_per_mille
-    }
-}
-
 impl MemoryDisk {
     /// Creates an empty disk.
     pub fn new(character: Character) -> Arc<Self> {
@@ -271,56 +219,6 @@ impl MemoryDisk {
         }
     }
 
-    /// Plans the outcome of the next append that has no planned outcome yet. Panics in the embedded character.
-    pub fn fail_append(&self, fault: AppendFault) {
-        self.assert_distributed("append faults need the distributed character");
-        self.state.lock().append_faults.push_back(fault);
-    }
-
-    /// Plans the outcome of the next edit that has no planned outcome yet. Panics in the embedded character.
-    pub fn fail_edit(&self, fault: EditFault) {
-        self.assert_distributed("edit faults need the distributed character");
-        self.state.lock().edit_faults.push_back(fault);
-    }
-
-    /// Plans the outcome of the next write of rows that has no planned outcome yet. Panics in the embedded character.
-    pub fn fail_write(&self, fault: WriteFault) {
-        self.assert_distributed("write faults need the distributed character");
-        self.state.lock().write_faults.push_back(fault);
-    }
-
-    /// Lets appends of former owners reach the journals of their epochs until the epochs are closed, as on a cluster
-    /// whose appends are plain writes. Panics in the embedded character.
-    pub fn accept_stale_appends(&self) {
-        self.assert_distributed("stale appends need the distributed character");
-        self.state.lock().accepts_stale = true;
-    }
-
-    /// Makes the manifest unreadable, or readable again, as if the cluster were unreachable. Panics in the embedded
-    /// character.
-    pub fn hide_manifest(&self, is_hidden: bool) {
-        self.assert_distributed("hiding the manifest needs the distributed character");
-        self.state.lock().is_manifest_hidden = is_hidden;
-    }
-
-    /// Makes the next `count` reads of the manifest fail, as if the cluster were unreachable. Panics in the embedded
-    /// character.
-    pub fn fail_manifest_reads(&self, count: u32) {
-        self.assert_distributed("hiding the manifest needs the distributed character");
-        self.state.lock().failing_manifest_reads = count;
-    }
-
-    /// Makes appends, edits and writes of rows fail at random: about `fault_per_mille` of every thousand, as determined
-    /// by the seed. About half of the later appends, chosen at random, first apply all late appends of their shard.
-    /// Panics in the embedded character.
-    pub fn fail_by_chance(&self, seed: u64, fault_per_mille: u64) {
-        self.assert_distributed("random faults need the distributed character");
-        self.state.lock().chance = Some(Chance {
-            state: seed,
-            fault_per_mille,
-        });
-    }
-
     /// Limits the validity of leases to `holds`, and lets each take or renewal add only `stamps` stamps. Panics in the
     /// embedded character.
     pub fn limit_leases(&self, holds: Duration, stamps: u64) {
@@ -328,12 +226,6 @@ impl MemoryDisk {
         let mut state = self.state.lock();
         state.terms.holds = Some(holds);
         state.terms.stamps = stamps;
-    }
-
-    /// Makes renewals fail as `Unavailable`, or succeed again. Panics in the embedded character.
-    pub fn fail_renewals(&self, are_failing: bool) {
-        self.assert_distributed("limited leases need the distributed character");
-        self.state.lock().terms.is_renewal_failing = are_failing;
     }
 
     fn assert_distributed(&self, otherwise: &str) {
@@ -367,47 +259,6 @@ impl MemoryDisk {
         state.rows.cut_power();
         for shard in state.shards.values_mut() {
             shard.journals.values_mut().for_each(Journal::cut_power);
-        }
-    }
-}
-
-impl State {
-    fn append_fault(&mut self) -> Option<AppendFault> {
-        if let Some(fault) = self.append_faults.pop_front() {
-            return Some(fault);
-        }
-        let chance = self.chance.as_mut()?;
-        if chance.hits() {
-            let kinds = [AppendFault::Lost, AppendFault::Landed, AppendFault::Late];
-            Some(kinds[(chance.next() % 3) as usize])
-        } else {
-            None
-        }
-    }
-
-    fn edit_fault(&mut self) -> Option<EditFault> {
-        if let Some(fault) = self.edit_faults.pop_front() {
-            return Some(fault);
-        }
-        let chance = self.chance.as_mut()?;
-        if chance.hits() {
-            let kinds = [EditFault::Lost, EditFault::Applied, EditFault::Late];
-            Some(kinds[(chance.next() % 3) as usize])
-        } else {
-            None
-        }
-    }
-
-    fn write_fault(&mut self) -> Option<WriteFault> {
-        if let Some(fault) = self.write_faults.pop_front() {
-            return Some(fault);
-        }
-        let chance = self.chance.as_mut()?;
-        if chance.hits() {
-            let kinds = [WriteFault::Lost, WriteFault::Landed, WriteFault::Late];
-            Some(kinds[(chance.next() % 3) as usize])
-        } else {
-            None
         }
     }
 }

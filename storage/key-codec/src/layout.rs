@@ -152,6 +152,21 @@ impl KeyLayout {
         Some(column.stored)
     }
 
+    /// Returns the names of the logical columns from which the stored column `name` is computed; `None` if the key has
+    /// no computed column of this name.
+    pub fn computed_from(&self, name: &str) -> Option<Vec<&str>> {
+        let stored = self.stored.iter().find(|column| column.name() == name)?;
+        if !stored.is_computed() {
+            return None;
+        }
+        let numbers = match stored.hashed() {
+            Some(hashed) => hashed.to_vec(),
+            None => stored.logical().collect(),
+        };
+        let name_of = |number: &usize| self.logical[*number].name.as_str();
+        Some(numbers.iter().map(name_of).collect())
+    }
+
     /// Returns the number of buckets over which rows are spread; `None` if the key does not begin with a bucket.
     pub fn buckets(&self) -> Option<u16> {
         match self.stored.first()?.form {

@@ -57,7 +57,7 @@ pub type ModelError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The table was dropped before the entry was written.
-    #[error("table {0} was dropped")]
+    #[error("the table was dropped")]
     TableDropped(TableId),
     /// The drop of the table has an unknown outcome.
     #[error("it is not known yet whether table {0} was dropped; the write was not done")]

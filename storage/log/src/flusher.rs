@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tideline_backend::ManifestChange;
 use tideline_model::SequenceNumber;
-use tideline_runtime::SupervisedThread;
+use tideline_runtime::{SupervisedThread, background};
 
 use crate::edits::Edit;
 use crate::error::{LogError, Result};
@@ -125,6 +125,9 @@ impl Log {
 
 impl Worker {
     fn run(&self) {
+        // Requests do not wait until the time slice of a flush is over. A lower priority could block writers, because
+        // they wait if flushes are too slow.
+        background::share();
         let log = &self.log;
         let mut stored = Instant::now();
         loop {

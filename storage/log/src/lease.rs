@@ -251,6 +251,12 @@ impl Log {
         self.ownership.check()
     }
 
+    /// Returns true if the lease is limited in time. The last writes of an earlier owner may then still take effect
+    /// after this process has taken the shard. Otherwise, every earlier owner has ended, and so have its writes.
+    pub fn has_limited_lease(&self) -> bool {
+        self.ownership.is_limited()
+    }
+
     /// Marks the lease as lost, permanently. Must be called before the backend is closed while appends may still run:
     /// even if the backend acknowledges them, their writers get an error, because the next owner may have closed the
     /// journal without their entries.

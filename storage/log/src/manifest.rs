@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 use tideline_backend::{Manifest as StoredManifest, ManifestChange, ManifestKind, ManifestRow};
 use tideline_key_codec::table_name;
 use tideline_model::wide::KeySource;
-use tideline_model::{
-    PartsSpec, SequenceNumber, TableId, TableModel, TableName, TableSpec, TtlScope, WideSpec,
-};
+use tideline_model::{PartsSpec, SequenceNumber, TableId, TableModel, TableName, TableSpec, WideSpec};
 
 use crate::copy::is_unfinished_copy;
 use crate::error::{LogError, Result};
@@ -204,7 +202,7 @@ impl Default for Cursor {
 /// Format number of the rows that this build writes, except those of [`FORMAT_INDEXES`], [`FORMAT_SEARCH`],
 /// [`FORMAT_PARTS`], [`FORMAT_PART_AGES`], [`FORMAT_LARGE`], [`FORMAT_ANALYZERS`], [`FORMAT_TIERS`], [`FORMAT_GROUPS`],
 /// [`FORMAT_FEEDS`], [`FORMAT_CUT`], [`FORMAT_FAN_OUT`], [`FORMAT_CODECS`], [`FORMAT_LIMITS`], [`FORMAT_COPY`],
-/// [`FORMAT_PART_JOBS`] and [`FORMAT_SHARDS`]. This build reads formats 1 to 19, 21 and 22.
+/// [`FORMAT_PART_JOBS`], [`FORMAT_SHARDS`] and [`FORMAT_TTL_UNIT`]. This build reads formats 1 to 19 and 21 to 23.
 ///
 /// A build must refuse rows with a format above its own, because it would misread them:
 ///
@@ -266,6 +264,9 @@ pub const FORMAT_PART_JOBS: u8 = 21;
 /// Format number of the row of a wide table with a search index of several shards. A build of format 21 would search
 /// only the first shard.
 pub const FORMAT_SHARDS: u8 = 22;
+/// Format number of the row of a wide table without a time-to-live whose cells expire once it has one again. A build of
+/// format 22 would write index entries and documents with the times of rows instead of those of cells.
+pub const FORMAT_TTL_UNIT: u8 = 23;
 /// Exclusive upper bound of sequences. A row with this sequence or a higher one is damaged.
 pub const SEQUENCE_END: u64 = 1 << 56;
 const CURSOR_NAME: &[u8] = b"series";
@@ -345,8 +346,8 @@ pub fn remove_job(name: &Bytes) -> ManifestChange {
 /// Returns the change that adds or replaces a table.
 pub fn put_table(table: &TableRow) -> ManifestChange {
     let name = table_name(table.id);
-    let cells_expire = |wide: &WideSpec| wide.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell);
     let format = match &table.spec.wide {
+        Some(wide) if wide.ttl.is_none() && wide.cells_expire() => FORMAT_TTL_UNIT,
         Some(wide) if wide.has_shards() => FORMAT_SHARDS,
         Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::limits_jobs) => FORMAT_PART_JOBS,
         Some(wide) if !wide.limits.is_empty() => FORMAT_LIMITS,
@@ -359,7 +360,7 @@ pub fn put_table(table: &TableRow) -> ManifestChange {
         Some(wide) if !wide.groups.is_empty() => FORMAT_GROUPS,
         Some(wide) if wide.has_tiered_indexes() => FORMAT_TIERS,
         _ if !table.spec.attribute_analyzers.is_empty() => FORMAT_ANALYZERS,
-        Some(wide) if !wide.search_indexes.is_empty() && cells_expire(wide) => FORMAT_ANALYZERS,
+        Some(wide) if !wide.search_indexes.is_empty() && wide.cells_expire() => FORMAT_ANALYZERS,
         Some(wide) if wide.large_values.is_some() => FORMAT_LARGE,
         Some(wide) if wide.parts.as_ref().is_some_and(PartsSpec::has_ages) => FORMAT_PART_AGES,
         Some(wide) if wide.parts.is_some() => FORMAT_PARTS,
@@ -423,7 +424,7 @@ pub fn parse_row<T: DeserializeOwned>(what: &'static str, detail: &[u8]) -> Resu
     let version: Version = serde_json::from_slice(detail).map_err(|error| failed(error.to_string()))?;
     let is_known = matches!(
         version.format,
-        1..=FORMAT_LIMITS | FORMAT_PART_JOBS | FORMAT_SHARDS
+        1..=FORMAT_LIMITS | FORMAT_PART_JOBS | FORMAT_SHARDS | FORMAT_TTL_UNIT
     );
     if !is_known {
         return Err(failed(format!(

@@ -154,7 +154,7 @@ impl Opening {
     }
 
     /// Returns the trusted time.
-    fn trusted_now(&self) -> Timestamp {
+    pub fn trusted_now(&self) -> Timestamp {
         let stored = self.manifest.cursor.stored_clock();
         let (floor, clock) = (self.settings.clock_floor, &self.clock);
         TrustedClock::new(stored, floor, clock.now(), clock.monotonic()).now()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::parts::{PartsSpec, TierScope};
 use crate::wide::{
     ColumnCompression, ColumnSpec, ColumnType, Generated, IndexCover, IndexScope, IndexSpec, IndexState,
-    KeyColumnSpec, KeyOrder, KeySource, RowTtl, WideSpec,
+    KeyColumnSpec, KeyOrder, KeySource, RowTtl, TtlScope, WideSpec,
 };
 
 /// Key column with the id of the feed in hexadecimal.
@@ -25,8 +25,14 @@ pub const TIME: &str = "time";
 pub const EVENT: &str = "event";
 /// Kind of the event of an edit.
 pub const EDIT: &str = "edit";
+/// Kind of the event of a deletion.
+pub const DELETE: &str = "delete";
 /// Column with the sequence number of the message that an event changes.
 pub const TARGET: &str = "target";
+/// Column with the sender of the message that an event changes, or an empty text if the message has no sender. Only events
+/// of tables with inboxes have it: users block the sender of a message, also if another principal changes the message.
+/// Events that earlier builds have written do not have it.
+pub const TARGET_SENDER: &str = "target_sender";
 /// Column with the names of the columns that an edit has removed, as a JSON list. Only events have it.
 pub const CLEARED: &str = "cleared";
 /// Column with the time of the last edit of a message.
@@ -45,12 +51,15 @@ pub const MENTIONS: &str = "mentions";
 /// Column with a copy of the message to which an entry of an inbox refers, in the form of stored rows. Only tables with
 /// [`InboxEntries::Copy`] have it.
 pub const COPY: &str = "copy";
+/// Type of the feeds that are inboxes, in tables with inboxes. The tag `user` names their user.
+pub const INBOX: &str = "inbox";
 /// Beginning of the names of columns that hold the counters of a message.
 pub const COUNTER_PREFIX: &str = "counter.";
 /// Name of the secondary index by message id.
 pub const ID_INDEX: &str = "by_message_id";
 
-/// Columns of messages that users cannot write.
+/// Columns of messages that users cannot write, in every feed table. See [`FeedSpec::is_reserved`] for those of tables with
+/// inboxes.
 pub const RESERVED: [&str; 14] = [
     FEED, SEQUENCE, SENDER, MESSAGE_ID, TIME, EVENT, TARGET, CLEARED, EDITED, RECALLED, SOURCE, TO, EXCEPT,
     MENTIONS,
@@ -73,6 +82,13 @@ impl FeedSpec {
     /// Returns [`InboxSpec::fan_out_max`]; 0 without inboxes.
     pub fn fan_out_max(&self) -> u32 {
         self.inboxes.map_or(0, |inboxes| inboxes.fan_out_max)
+    }
+
+    /// Returns true for the name of a column of messages that users cannot write. The names of counters are not included.
+    pub fn is_reserved(&self, name: &str) -> bool {
+        RESERVED.contains(&name)
+            || (self.has_copies() && name == COPY)
+            || (self.inboxes.is_some() && name == TARGET_SENDER)
     }
 
     /// Returns true if entries of inboxes have copies of their messages.
@@ -201,6 +217,7 @@ pub fn users_rows() -> WideSpec {
         large_values: None,
         cut_values: false,
         codecs: false,
+        ttl_of: TtlScope::default(),
         limits: Vec::new(),
         groups: Vec::new(),
     }
@@ -256,8 +273,10 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         (MENTIONS, ColumnType::Json),
     ];
     let copy = feed.has_copies().then_some((COPY, ColumnType::Binary));
+    let target_sender = feed.inboxes.map(|_| (TARGET_SENDER, ColumnType::String));
     let reserved = reserved
         .into_iter()
+        .chain(target_sender)
         .chain(copy)
         .map(|(name, column_type)| ColumnSpec {
             name: name.to_owned(),
@@ -291,6 +310,7 @@ pub fn rows_of(feed: FeedSpec, messages: MessageSettings) -> WideSpec {
         large_values: None,
         cut_values: false,
         codecs: false,
+        ttl_of: TtlScope::default(),
         limits: Vec::new(),
         groups: Vec::new(),
     }

@@ -82,6 +82,11 @@ impl Timestamp {
         Self::from_nanos(instant.timestamp_nanos_opt()?).ok()
     }
 
+    /// Returns true for RFC 3339 text whose time is out of range.
+    pub fn is_outside_rfc3339(text: &str) -> bool {
+        DateTime::parse_from_rfc3339(text).is_ok() && Self::parse_rfc3339(text).is_none()
+    }
+
     /// Formats as RFC 3339 in UTC, with as many fractional digits (0, 3, 6 or 9) as necessary.
     pub fn to_rfc3339(self) -> String {
         DateTime::<Utc>::from_timestamp_nanos(self.0).to_rfc3339_opts(SecondsFormat::AutoSi, true)
@@ -409,6 +414,9 @@ mod tests {
             );
         }
         assert_eq!(Timestamp::parse_rfc3339("3000-01-01T00:00:00Z"), None);
+        assert!(Timestamp::is_outside_rfc3339("3000-01-01T00:00:00Z"));
+        assert!(!Timestamp::is_outside_rfc3339("2026-11-20T12:00:00Z"));
+        assert!(!Timestamp::is_outside_rfc3339("3000-01-01"));
     }
 
     #[test]

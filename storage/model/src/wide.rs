@@ -305,6 +305,10 @@ pub struct WideSpec {
     /// Time after which data expires; `None` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<RowTtl>,
+    /// Unit of the last `ttl`, while the table has none; `Row` while it has one. The entries and documents of indexes
+    /// depend on the unit, so a later `ttl` keeps it.
+    #[serde(default, skip_serializing_if = "TtlScope::is_row")]
+    pub ttl_of: TtlScope,
     /// Division into parts by time; `None` = all rows are in one part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<PartsSpec>,
@@ -417,6 +421,26 @@ impl WideSpec {
         self.groups.iter().position(|group| group.holds(column))
     }
 
+    /// Returns the unit in which data expires. A table without `ttl` has the unit of its last `ttl`.
+    pub fn ttl_scope(&self) -> TtlScope {
+        self.ttl.map_or(self.ttl_of, |ttl| ttl.of)
+    }
+
+    /// Returns true if versions of columns expire one by one, or will do so once the table has a `ttl` again.
+    pub fn cells_expire(&self) -> bool {
+        self.ttl_scope() == TtlScope::Cell
+    }
+
+    /// Changes the time in nanoseconds after which data expires; `None` = never. The unit stays the same.
+    pub fn set_ttl(&mut self, after: Option<i64>) {
+        let of = self.ttl_scope();
+        self.ttl = after.map(|after| RowTtl { after, of });
+        self.ttl_of = match after {
+            Some(_) => TtlScope::default(),
+            None => of,
+        };
+    }
+
     /// Returns true if an index of either kind covers only some of the tiers.
     pub fn has_tiered_indexes(&self) -> bool {
         let entries = self.indexes.iter().map(|index| index.tier);
@@ -451,6 +475,13 @@ pub enum TtlScope {
     /// Each version of a column, and also the row as a whole. A version expires by its own timestamp, a row by the time
     /// of its last write.
     Cell,
+}
+
+impl TtlScope {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "called by serde")]
+    fn is_row(&self) -> bool {
+        *self == Self::Row
+    }
 }
 
 /// Secondary index of a wide table: a second order of its rows, maintained with every write.

@@ -2,7 +2,8 @@
 //!
 //! A low priority determines the share of a core, but not which thread runs first. Linux lets a running thread finish
 //! its time slice, up to four milliseconds, before it runs a thread that has just woken up; a request waits that long.
-//! Background work therefore calls [`yield_core`] often, which yields the core about every 100 µs.
+//! Background work therefore calls [`yield_core`] often, which yields the core about every 100 µs. Work that others
+//! wait for, such as a flush, does the same with a normal priority, so that it gets its full share of the cores.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const NICENESS: i32 = 10;
 const NICENESS_MAX: i32 = 19;
 
 thread_local! {
-    /// Time of [`enter`] or of the last yield of this thread; `None` if it is not a background thread.
+    /// Time of [`enter`], [`share`] or the last yield of this thread; `None` if it is not a background thread.
     static SLICE_STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -28,7 +29,7 @@ thread_local! {
 ///
 /// On systems that cannot lower the priority of a single thread, only [`yield_core`] has an effect.
 pub fn enter() {
-    SLICE_STARTED.set(Some(Instant::now()));
+    share();
     #[cfg(target_os = "linux")]
     {
         let now = rustix::process::getpriority_process(None).unwrap_or(0);
@@ -36,8 +37,14 @@ pub fn enter() {
     }
 }
 
+/// Makes the calling thread a background thread of normal priority until the thread ends: only [`yield_core`] has an
+/// effect.
+pub fn share() {
+    SLICE_STARTED.set(Some(Instant::now()));
+}
+
 /// Yields the core if the calling thread is a background thread and has not yielded for at least 100 µs. The time since
-/// [`enter`] counts before the first yield.
+/// [`enter`] or [`share`] counts before the first yield.
 ///
 /// On a background thread, a call costs one clock read, or two if it yields. On any other thread, it costs about a
 /// nanosecond.
@@ -76,7 +83,9 @@ mod tests {
             thread.join().expect("a thread that does not panic")
         };
         assert_eq!(turn_after(|| {}), (None, None));
-        let (before, after) = turn_after(enter);
-        assert!(before.is_some() && after > before);
+        for prepare in [enter, share] {
+            let (before, after) = turn_after(prepare);
+            assert!(before.is_some() && after > before);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`memory`] | [`MemoryAccount`]: one limit for the memory of requests, watches and search indexes |
 //! | [`supervision`] | [`Supervisor`]: starts threads and reports their first panic, so that the server can exit |
-//! | [`background`] | low CPU priority for background threads |
+//! | [`background`] | background threads: low CPU priority, and yields of the core |
 
 pub mod background;
 pub mod memory;

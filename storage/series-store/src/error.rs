@@ -36,7 +36,7 @@ pub enum StoreError {
     #[error("table {0} does not exist")]
     NoSuchTable(String),
     /// The table was dropped during the call.
-    #[error("table {0} was dropped")]
+    #[error("the table was dropped")]
     TableDropped(TableId),
     /// The table may have been dropped. Nothing was written.
     #[error("it is not known yet whether table {0} was dropped; the write was not done")]

@@ -52,7 +52,7 @@ fn main() -> BenchResult<()> {
     let backend = FjallBackend::open(&folder.path().join("data"), FjallOptions::default())?;
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START + ROWS as i64 * STEP));
     let opening = Opening::begin(Arc::new(backend), Arc::new(clock), LogSettings::default())?;
-    let replay = WideReplay::new(opening.manifest(), opening.rows())?;
+    let replay = WideReplay::new(opening.manifest(), opening.rows(), opening.trusted_now())?;
     let log = opening.replay(&mut [&mut replay.clone()])?.open()?;
     let archive = Archive::open(ArchiveSettings::new(folder.path().join("temporary")))?;
     let store = WideStore::open(&log, &replay, Some(Arc::new(archive)), Settings::default());

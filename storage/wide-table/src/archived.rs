@@ -288,16 +288,8 @@ impl WideStore {
 
     /// Returns the group of an archived part that can contain a key; `None` if no group can.
     fn group_of(&self, part: &Part, key: &[u8]) -> Result<Option<Row>> {
-        let range = KeyRange {
-            start: key.to_vec(),
-            end: None,
-        };
         let groups = Partition::part(part.at, GROUPS_BUCKET);
-        let found = self
-            .log
-            .backend()
-            .scan(groups, &range, Direction::Ascending, ONE)?;
-        Ok(found.rows.into_iter().next())
+        Ok(self.log.backend().first(groups, key)?)
     }
 
     fn rows_of_group(&self, part: &Part, group: &Row) -> Result<GroupRows> {

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use apart::{Packed, SegmentCodec, pack_lz4, unpack_lz4};
 pub(crate) use by_column::BlockColumns;
 pub(crate) use columns::{ColumnReader, cut};
-pub(crate) use decode::Block;
+pub(crate) use decode::{Block, BlockKeys};
 pub(crate) use encode::BlockEncoder;
 
 /// Format of a block, in its first byte.

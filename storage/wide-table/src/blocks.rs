@@ -14,27 +14,32 @@
 //! Rows also move between blocks: to a lower block when a block is split, to a higher block when small blocks are
 //! joined. A reader that reads blocks one after the other drops rows that it has already read. Ascending reads miss no
 //! row. Descending reads could miss rows that were joined into a block that was read before. Such a read therefore
-//! reads this block again after it has read the next blocks, and starts over if the block has changed.
+//! reads this block again after it has read the next blocks, and starts over if the block has changed. It need not read
+//! the block again if [`Joins`] shows that no blocks were joined in the meantime.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tideline_backend::page::scan_to_limit;
 use tideline_backend::{Backend, BackendError, Direction, PageLimit, PartRef, Partition, Row};
 use tideline_model::{KeyRange, TableId};
 
-use crate::block::Block;
+use crate::block::{Block, BlockKeys};
 use crate::dictionaries::Dictionaries;
 use crate::error::{Damage, WideError};
 
 /// Bucket of a part that holds the blocks.
 pub(crate) const BLOCKS_BUCKET: u16 = 2;
-/// Expected number of rows of the first block of a page, if a row has about 160 bytes. Each following block is expected
+/// Expected number of rows of the first block of a page, if a row has about 250 bytes. Each following block is expected
 /// to have as many rows as the block before. The number only determines how many blocks a page reads at once: a further
 /// read seeks in the engine again, which costs more than reading a block that is not needed.
-const TYPICAL_ROWS: usize = 50;
+const TYPICAL_ROWS: usize = 32;
 /// Maximum number of blocks that are read at once.
 const BLOCKS_READ_MAX: usize = 16;
+
+/// Maximum number of rows of a page that ends within a block. Such a page is usually the only one of its scan.
+const CUT_PAGE_ROWS_MAX: usize = 200;
 
 const ONE: PageLimit = PageLimit {
     rows_max: 1,
@@ -74,12 +79,44 @@ impl BlockError {
 
 type Result<T> = std::result::Result<T, BlockError>;
 
+/// Counts of the joins of blocks of all parts since the start.
+///
+/// A join counts as begun before its first write, and as ended after its last write has succeeded. After a failed
+/// write, the join never counts as ended, because the write may take effect later.
+#[derive(Debug, Default)]
+pub(crate) struct Joins {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Joins {
+    /// Counts the begin of joins. Only one thread joins blocks at a time.
+    pub(crate) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts the end of joins whose writes have all succeeded.
+    pub(crate) fn end(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of joins if all of them have ended. If two calls return the same number, no write of a join
+    /// took effect between them.
+    fn settled(&self) -> Option<u64> {
+        // Loaded first: a join that begins and ends between the two loads makes the counts differ.
+        let ended = self.ended.load(Ordering::Acquire);
+        (self.begun.load(Ordering::Acquire) == ended).then_some(ended)
+    }
+}
+
 /// Blocks of one part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blocks<'b> {
     backend: &'b dyn Backend,
     part: PartRef,
     dictionaries: &'b Dictionaries,
+    /// Joins of the blocks; `None` if another process may still join blocks.
+    joins: Option<&'b Joins>,
 }
 
 /// Packed rows of a range, in scan order.
@@ -91,13 +128,37 @@ pub(crate) struct PackedRows {
     pub(crate) more_after: Option<Bytes>,
 }
 
+/// Result of the search for a packed row.
+#[derive(Debug)]
+pub(crate) enum PackedRow {
+    /// The row.
+    Found(Bytes),
+    /// No block contains the row. Holds the key and the head of the block that could contain it; `None` if the key is
+    /// above all blocks.
+    Absent(Option<(Bytes, BlockKeys)>),
+}
+
 impl<'b> Blocks<'b> {
     pub(crate) fn new(backend: &'b dyn Backend, part: PartRef, dictionaries: &'b Dictionaries) -> Self {
         Self {
             backend,
             part,
             dictionaries,
+            joins: None,
         }
+    }
+
+    /// Adds the counts of the joins. Every join of blocks of the part must be counted.
+    pub(crate) fn with_joins(self, joins: &'b Joins) -> Self {
+        Self {
+            joins: Some(joins),
+            ..self
+        }
+    }
+
+    /// Returns the number of joins so far; `None` if blocks may be being joined.
+    fn settled_joins(self) -> Option<u64> {
+        self.joins.and_then(Joins::settled)
     }
 
     /// Returns the storage engine of the blocks.
@@ -119,15 +180,25 @@ impl<'b> Blocks<'b> {
 
     /// Returns up to `count` blocks in key order, beginning with the block that can contain the key.
     pub(crate) fn from(self, key: &[u8], count: usize) -> Result<Vec<Row>> {
+        if count == 1 {
+            return Ok(self.of_key(key)?.into_iter().collect());
+        }
         let range = KeyRange {
             start: key.to_vec(),
             end: None,
         };
         let limit = PageLimit {
             rows_max: count,
-            bytes_max: if count == 1 { 1 } else { 1 << 20 },
+            bytes_max: 1 << 20,
         };
         Ok(self.scan(&range, Direction::Ascending, limit)?.rows)
+    }
+
+    /// Returns the block that can contain a key: the first block at or above the key. Returns `None` if the key is
+    /// above the last block.
+    pub(crate) fn of_key(self, key: &[u8]) -> Result<Option<Row>> {
+        let partition = Partition::part(self.part, BLOCKS_BUCKET);
+        Ok(self.backend.first(partition, key)?)
     }
 
     /// Returns the key of the last block whose rows are all below `key`; `None` if there is no such block.
@@ -142,10 +213,22 @@ impl<'b> Blocks<'b> {
 
     /// Returns a packed row; `None` if no block contains it.
     pub(crate) fn row(self, key: &[u8]) -> Result<Option<Bytes>> {
-        match self.from(key, 1)?.first() {
+        match self.of_key(key)? {
             Some(block) => Ok(self.open(&block.value)?.row(key)?),
             None => Ok(None),
         }
+    }
+
+    /// Searches a packed row. If no block contains it, also returns which keys the block of the key contains.
+    pub(crate) fn find(self, key: &[u8]) -> Result<PackedRow> {
+        let Some(block) = self.of_key(key)? else {
+            return Ok(PackedRow::Absent(None));
+        };
+        let opened = self.open(&block.value)?;
+        Ok(match opened.row(key)? {
+            Some(row) => PackedRow::Found(row),
+            None => PackedRow::Absent(Some((block.key, opened.contained_keys()))),
+        })
     }
 
     /// Returns the first packed rows of a range in scan order: at most `limit.rows_max` rows, and no further row once
@@ -191,11 +274,12 @@ impl<'b> Blocks<'b> {
 
     /// Returns false if rows may be missing because blocks were joined during the read.
     fn read_descending(self, page: &mut Page<'_>) -> Result<bool> {
+        let joins = self.settled_joins();
         // A key, and the block that was found for it: the first block at or above the key.
         let mut last = None;
         // The block that holds the highest keys of the range may itself have a key above the range.
         if let Some(end) = page.range.end.clone() {
-            let block = self.from(&end, 1)?.pop();
+            let block = self.of_key(&end)?;
             if let Some(block) = &block
                 && page.add(block)?
             {
@@ -207,7 +291,8 @@ impl<'b> Blocks<'b> {
         while let Some(range) = rest {
             let blocks = self.scan(&range, Direction::Descending, page.block_limit())?;
             if let Some((key, block)) = &last
-                && self.from(key, 1)?.pop() != *block
+                && (joins.is_none() || self.settled_joins() != joins)
+                && self.of_key(key)? != *block
             {
                 return Ok(false);
             }
@@ -261,9 +346,10 @@ impl Page<'_> {
             return Ok(self.direction == Direction::Ascending);
         }
         let count = self.found.rows.len();
-        // A page that is more than half full ends before a block that does not fit as a whole. Otherwise, the next page
-        // would decompress this block again.
-        if count > self.limit.rows_max / 2 && count + opened.rows > self.limit.rows_max {
+        // A large page that is more than half full ends before a block that does not fit as a whole. Otherwise, the next
+        // page would decompress this block again.
+        let rows_max = self.limit.rows_max;
+        if rows_max > CUT_PAGE_ROWS_MAX && count > rows_max / 2 && count + opened.rows > rows_max {
             self.found.more_after = self.found.rows.back().map(|(key, _)| key.clone());
             return Ok(true);
         }
@@ -295,8 +381,13 @@ impl Page<'_> {
     /// Returns the limit of the next read of blocks.
     fn block_limit(&self) -> PageLimit {
         let rows = self.limit.rows_max - self.found.rows.len();
+        // The rows begin anywhere in the first block, and blocks differ in size. Unless the rows are few, one more block
+        // is cheaper than another seek for the last of them.
+        let spare = usize::from(rows > self.rows_per_block / 2);
         PageLimit {
-            rows_max: (1 + rows / self.rows_per_block).min(BLOCKS_READ_MAX),
+            rows_max: (rows / self.rows_per_block)
+                .saturating_add(1 + spare)
+                .min(BLOCKS_READ_MAX),
             bytes_max: self.limit.bytes_max.clamp(1, 1 << 20),
         }
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 use tideline_backend::Direction;
 use tideline_model::{KeyRange, SequenceNumber, TableId};
@@ -35,6 +35,10 @@ pub(crate) type Mutations = SmallVec<[Bytes; 1]>;
 
 /// Number of mutations of one row at which the newest ones are merged into one.
 const MUTATIONS_MAX: usize = 8;
+/// Number of rows at which the prefix of their keys is chosen first. It is chosen again after each eightfold growth.
+const PREFIX_ROWS_MIN: usize = 64;
+/// Number of rows from which the prefix stays, because all keys must be changed with it, while readers wait.
+const PREFIX_ROWS_MAX: usize = 4_096;
 /// Memory of a row change in addition to its journal entry, in bytes: tree node and references.
 const ROW_OVERHEAD: usize = 144;
 
@@ -61,10 +65,15 @@ pub(crate) struct TableBuffer {
     has_ranges: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Changes {
+    /// Changed rows. Their keys are created for `prefix`.
     rows: BTreeMap<RowKey<'static>, BufferedRow>,
     deleted: DeletedRanges,
+    /// Bytes with which all keys began when the prefix was chosen.
+    prefix: Vec<u8>,
+    /// Number of rows at which the prefix is chosen again.
+    prefix_due: usize,
 }
 
 #[derive(Debug)]
@@ -158,6 +167,7 @@ impl Generation {
                 }
             }
         });
+        locked.choose_prefix();
         drop(locked);
         buffer.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes.max(1), Ordering::Relaxed);
@@ -170,7 +180,7 @@ impl TableBuffer {
         Arc::new(Self {
             since: Instant::now(),
             bytes: AtomicUsize::new(0),
-            changes: RwLock::default(),
+            changes: RwLock::new(Changes::new()),
             has_ranges: AtomicBool::new(false),
         })
     }
@@ -192,19 +202,29 @@ impl TableBuffer {
 
     /// Returns the content of the generation for a row.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
+        self.find_with_sequence(key).0
+    }
+
+    /// Returns the content of the generation for a row, and the sequence of the last change of the row; `None` if the
+    /// generation does not change it. Both describe the same moment.
+    pub(crate) fn find_with_sequence(&self, key: &[u8]) -> (Found, Option<SequenceNumber>) {
         let changes = self.changes.read();
+        let deleted = changes.deleted.covering(key);
         match changes.row(key) {
-            Some(row) => Found::Row(row.mutations.clone()),
-            None if changes.deleted.covering(key).is_some() => Found::Deleted,
-            None => Found::Nothing,
+            Some(row) => (Found::Row(row.mutations.clone()), Some(row.sequence).max(deleted)),
+            None if deleted.is_some() => (Found::Deleted, deleted),
+            None => (Found::Nothing, None),
         }
     }
 
     /// Returns the sequence of the last change of a row; `None` if the generation does not change it.
     pub(crate) fn last_change(&self, key: &[u8]) -> Option<SequenceNumber> {
-        let changes = self.changes.read();
-        let row = changes.row(key).map(|row| row.sequence);
-        row.max(changes.deleted.covering(key))
+        self.changes.read().last_change(key)
+    }
+
+    /// Prevents changes while the returned value exists, for queries of many rows.
+    pub(crate) fn lock(&self) -> LockedBuffer<'_> {
+        LockedBuffer(self.changes.read())
     }
 
     /// Returns the sequence of the last change in a range; `None` if the generation changes no row of the range. Takes
@@ -259,9 +279,56 @@ impl TableBuffer {
     }
 }
 
+/// Changes of one table, which no other thread can extend meanwhile.
+pub(crate) struct LockedBuffer<'b>(RwLockReadGuard<'b, Changes>);
+
+impl LockedBuffer<'_> {
+    /// Returns the same as [`TableBuffer::last_change`].
+    pub(crate) fn last_change(&self, key: &[u8]) -> Option<SequenceNumber> {
+        self.0.last_change(key)
+    }
+}
+
 impl Changes {
+    const fn new() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            deleted: DeletedRanges(BTreeMap::new()),
+            prefix: Vec::new(),
+            prefix_due: PREFIX_ROWS_MIN,
+        }
+    }
+
     fn row<'k>(&'k self, key: &'k [u8]) -> Option<&'k BufferedRow> {
-        ordered(&self.rows).get(&RowKey::borrowed(key))
+        ordered(&self.rows).get(&RowKey::borrowed(&self.prefix, key))
+    }
+
+    fn last_change(&self, key: &[u8]) -> Option<SequenceNumber> {
+        let row = self.row(key).map(|row| row.sequence);
+        row.max(self.deleted.covering(key))
+    }
+
+    /// Changes the prefix to the bytes with which all keys begin now, if the number of rows has grown enough since the
+    /// last choice. Later keys need not begin with the prefix; comparisons of these keys take longer.
+    fn choose_prefix(&mut self) {
+        if self.rows.len() < self.prefix_due {
+            return;
+        }
+        self.prefix_due = match self.rows.len() {
+            PREFIX_ROWS_MAX.. => usize::MAX,
+            rows => (8 * rows).min(PREFIX_ROWS_MAX),
+        };
+        let (Some((first, _)), Some((last, _))) = (self.rows.first_key_value(), self.rows.last_key_value())
+        else {
+            return;
+        };
+        let common = std::iter::zip(first.bytes(), last.bytes()).take_while(|(one, other)| one == other);
+        let prefix = first.bytes()[..common.count()].to_vec();
+        if prefix != self.prefix {
+            let rows = std::mem::take(&mut self.rows).into_iter();
+            self.rows = rows.map(|(key, row)| (key.with_prefix(&prefix), row)).collect();
+            self.prefix = prefix;
+        }
     }
 
     /// Returns the rows of a range in key order; `None` if the range is empty.
@@ -269,8 +336,9 @@ impl Changes {
         if range.is_empty() {
             return None;
         }
-        let start = Bound::Included(RowKey::borrowed(&range.start));
-        let end = range.end.as_deref().map(RowKey::borrowed);
+        let start = Bound::Included(RowKey::borrowed(&self.prefix, &range.start));
+        let end = range.end.as_deref();
+        let end = end.map(|end| RowKey::borrowed(&self.prefix, end));
         Some(ordered(&self.rows).range((start, end.map_or(Bound::Unbounded, Bound::Excluded))))
     }
 
@@ -282,7 +350,7 @@ impl Changes {
         versions_max: usize,
     ) -> Result<(), Damage> {
         let effect = codec::effect_of(&mutation)?;
-        match self.rows.entry(RowKey::shared(key)) {
+        match self.rows.entry(RowKey::shared(&self.prefix, key)) {
             Entry::Occupied(mut row) => {
                 let row = row.get_mut();
                 row.sequence = sequence;
@@ -313,7 +381,8 @@ impl Changes {
         if range.is_empty() {
             return;
         }
-        let key_of = |bytes: &[u8]| RowKey::shared(Bytes::copy_from_slice(bytes));
+        let prefix = &self.prefix;
+        let key_of = |bytes: &[u8]| RowKey::shared(prefix, Bytes::copy_from_slice(bytes));
         let mut covered = self.rows.split_off(&key_of(&range.start));
         if let Some(end) = &range.end {
             let mut after = covered.split_off(&key_of(end));
@@ -452,19 +521,71 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_deleted_range_removes_rows_and_hides_older_ones() {
-        let generation = Generation::default();
-        let mut encoded = Vec::new();
-        let update = crate::mutation::Mutation {
+    fn update() -> Bytes {
+        codec::encoded(&crate::mutation::Mutation {
             effect: Effect::Update,
             time: 1,
             columns: Vec::new(),
-        };
-        codec::encode(&update, &mut encoded);
+        })
+    }
+
+    proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(64))]
+
+        /// Entries of many rows, so that the prefix changes while rows are added. The keys of an entry often begin
+        /// with the same bytes, which other entries do not have.
+        #[test]
+        fn rows_are_found_and_ordered_whatever_prefix_was_chosen(
+            entries in proptest::collection::vec(
+                (
+                    proptest::collection::vec(0..3u8, 0..4),
+                    proptest::collection::vec(proptest::collection::vec(0..4u8, 0..6), 1..120),
+                ),
+                1..8,
+            ),
+            start in proptest::collection::vec(0..3u8, 0..3),
+            end in proptest::collection::vec(0..3u8, 0..3),
+        ) {
+            let generation = Generation::default();
+            let mut naive = BTreeMap::new();
+            for (at, (prefix, keys)) in entries.into_iter().enumerate() {
+                let keys = keys.iter().map(|key| [prefix.as_slice(), key.as_slice()].concat());
+                let keys: Vec<Vec<u8>> = keys.collect();
+                let change = |key: &Vec<u8>| Change::Row {
+                    key: Bytes::from(key.clone()),
+                    mutation: update(),
+                };
+                let sequence = SequenceNumber(at as u64);
+                let applied = generation.apply(TableId(1), keys.iter().map(change).collect(), sequence, 1);
+                applied.expect("it is applied");
+                naive.extend(keys.into_iter().map(|key| (key, sequence)));
+            }
+            let buffer = generation.table(TableId(1)).expect("it has changes");
+            prop_assert_eq!(buffer.rows(), naive.len());
+            let keys_in = |range: &KeyRange| {
+                let page = buffer.page(range, Direction::Ascending, usize::MAX);
+                page.into_iter().map(|(key, _)| key.to_vec()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(keys_in(&KeyRange::ALL), naive.keys().cloned().collect::<Vec<_>>());
+            let range = KeyRange::new(start, end);
+            let expected = naive.keys().filter(|key| range.contains(key)).cloned();
+            prop_assert_eq!(keys_in(&range), expected.collect::<Vec<_>>());
+            let locked = buffer.lock();
+            for (key, sequence) in &naive {
+                prop_assert_eq!(locked.last_change(key), Some(*sequence));
+                let (found, last) = buffer.find_with_sequence(key);
+                prop_assert!(matches!(found, Found::Row(_)), "{:?}", key);
+                prop_assert_eq!(last, Some(*sequence));
+            }
+        }
+    }
+
+    #[test]
+    fn a_deleted_range_removes_rows_and_hides_older_ones() {
+        let generation = Generation::default();
         let row = |key: &'static [u8]| Change::Row {
             key: Bytes::from_static(key),
-            mutation: Bytes::from(encoded.clone()),
+            mutation: update(),
         };
         let apply = |changes, at| {
             generation
@@ -474,7 +595,8 @@ mod tests {
         apply(vec![row(b"a"), row(b"b"), row(b"c")], 1);
         apply(vec![Change::DeleteRange(KeyRange::new(*b"b", *b"c"))], 2);
         let buffer = generation.table(TableId(1)).expect("it has changes");
-        assert_eq!(buffer.find(b"b"), Found::Deleted);
+        let deleted = (Found::Deleted, Some(SequenceNumber(2)));
+        assert_eq!(buffer.find_with_sequence(b"b"), deleted);
         assert_eq!(buffer.find(b"d"), Found::Nothing);
         assert_eq!(buffer.last_change(b"b"), Some(SequenceNumber(2)));
         apply(vec![row(b"b")], 3);

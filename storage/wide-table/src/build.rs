@@ -15,7 +15,7 @@ use crate::division::{ALL_PARTS, PartNumbers};
 use crate::entry::{Change, Entry};
 use crate::error::{Result, WideError};
 use crate::index::Index;
-use crate::read::STEP_PAGE;
+use crate::read::{STEP_PAGE, Scope};
 use crate::store::WideStore;
 use crate::tables::TableRules;
 use crate::write::{Seen, until_current};
@@ -49,6 +49,7 @@ impl WideStore {
                 request: None,
                 changes: Vec::new(),
                 index_changes: Vec::new(),
+                newest: None,
             };
             // Waits for a part whose move is being published without the index. Later steps then see the part in its
             // new tier.
@@ -90,7 +91,12 @@ impl WideStore {
             end: None,
         };
         until_current(|| {
-            let page = self.page_with_hidden_of(table, numbers, &rest, Direction::Ascending, STEP_PAGE)?;
+            let rules = self.rules(table)?;
+            let tier = rules.index(index).ok_or(WideError::NoTable(index))?.tier();
+            // Parts outside of the tiers of the index, for example in the archive, are not read. If one of them is
+            // marked for a move after this read, the move builds its entries.
+            let wanted = (&rest, Direction::Ascending, STEP_PAGE);
+            let page = self.stored_page(table, &rules, numbers, Scope::Indexed(tier), wanted)?;
             let rules = self.rules(table)?;
             rules.check(table)?;
             let compiled = rules.index(index).ok_or(WideError::NoTable(index))?;
@@ -121,6 +127,7 @@ impl WideStore {
                 request: None,
                 changes: Vec::new(),
                 index_changes: vec![(index, puts)],
+                newest: None,
             };
             let committed = self.commit(threads, entry, Durability::Synced, seen)?;
             Ok(committed.map(|()| step))

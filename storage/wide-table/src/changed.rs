@@ -379,6 +379,28 @@ impl WideStore {
         }
     }
 
+    /// Returns the position that an index has confirmed when it holds all changes so far; 0 if the index has no queue.
+    /// See [`request_searchable`](Self::request_searchable).
+    pub fn search_target(&self, index: TableId) -> SequenceNumber {
+        let queues = self.searches.queues.lock();
+        SequenceNumber(queues.get(&index).map_or(0, |queue| queue.pushed))
+    }
+
+    /// Requests that an index confirms its changes below `target`, without a wait. Returns true if they are confirmed;
+    /// `None` if the index has no queue, because it was dropped.
+    pub fn request_searchable(&self, index: TableId, target: SequenceNumber) -> Option<bool> {
+        let mut queues = self.searches.queues.lock();
+        let queue = queues.get_mut(&index)?;
+        if queue.confirmed >= target.0 {
+            return Some(true);
+        }
+        if queue.wanted < target.0 {
+            queue.wanted = target.0;
+            self.searches.changed.notify_all();
+        }
+        Some(false)
+    }
+
     /// Returns true if a change of an index has waited for longer than `age`. A failed index keeps no changes, so it is
     /// never behind.
     pub fn is_search_behind(&self, index: TableId, age: Duration) -> bool {

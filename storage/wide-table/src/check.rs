@@ -169,7 +169,8 @@ pub fn check_index(
                     checked.find("entry", key, &"the index does not cover the tier of the row");
                 }
                 (Ok(Some(entry)), Ok(value)) if entry.key == key && entry.value == value => {}
-                (Ok(Some(entry)), Ok(value)) if entry.key == key && holds_same(&entry.value, &value) => {}
+                (Ok(Some(entry)), Ok(value))
+                    if entry.key == key && holds_same(index, &entry.value, &value) => {}
                 (Ok(Some(entry)), Ok(_)) if entry.key == key => {
                     checked.find("entry", key, &"the entry holds other values than its row");
                 }
@@ -203,10 +204,15 @@ pub fn check_index(
 
 /// Returns true if an entry holds the values of its row, or references to the same cut values. An archived row holds
 /// its values itself, even after its restoration, but its entries are not written again and keep their references.
-fn holds_same(expected: &[u8], stored: &[u8]) -> bool {
+/// Declared columns that the index does not cover are ignored: earlier builds allowed the removal of a covered column,
+/// and entries keep its values.
+fn holds_same(index: &Index, expected: &[u8], stored: &[u8]) -> bool {
     let (Ok(expected), Ok(mut stored)) = (codec::decode(expected), codec::decode(stored)) else {
         return false;
     };
+    stored
+        .columns
+        .retain(|column| matches!(column.name, ColumnName::Named(_)) || index.covers(&column.name));
     for (own, column) in expected.columns.iter().zip(&mut stored.columns) {
         if let (Some(own), Some(version)) = (own.newest(), column.versions.first_mut())
             && let CellValue::Large(value) = version.value

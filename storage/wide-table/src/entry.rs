@@ -14,6 +14,9 @@ use crate::value::{number, sized};
 const FORMAT: u8 = 1;
 /// Format of an entry with changes of index entries. Builds that do not support indexes refuse it.
 const FORMAT_INDEXES: u8 = 2;
+/// Format of an entry that records the newest version of the server. Earlier builds refuse it: they would continue with
+/// the version of a client.
+const FORMAT_NEWEST: u8 = 3;
 const ROW: u8 = 1;
 const RANGE: u8 = 2;
 
@@ -65,6 +68,9 @@ pub(crate) struct Entry {
     pub(crate) changes: Vec<Change>,
     /// Changes of the index entries of the rows, with the id of their index.
     pub(crate) index_changes: Vec<(TableId, Vec<Change>)>,
+    /// Newest version that the server had assigned before the entry, including those of the entry; `None` unless the
+    /// entry [must record it](crate::versions).
+    pub(crate) newest: Option<i64>,
 }
 
 impl Entry {
@@ -72,11 +78,15 @@ impl Entry {
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64 + self.bytes());
         out.extend_from_slice(&ModelTag::WIDE.0);
-        out.push(match self.index_changes.is_empty() {
-            true => FORMAT,
-            false => FORMAT_INDEXES,
+        out.push(match (self.newest, self.index_changes.is_empty()) {
+            (Some(_), _) => FORMAT_NEWEST,
+            (None, true) => FORMAT,
+            (None, false) => FORMAT_INDEXES,
         });
         varint::put(u64::from(self.table.0), &mut out);
+        if let Some(newest) = self.newest {
+            out.extend_from_slice(&newest.to_le_bytes());
+        }
         match &self.request {
             None => out.push(0),
             Some(request) => {
@@ -86,7 +96,7 @@ impl Entry {
             }
         }
         put_changes(&self.changes, &mut out);
-        if !self.index_changes.is_empty() {
+        if self.newest.is_some() || !self.index_changes.is_empty() {
             varint::put(self.index_changes.len() as u64, &mut out);
             for (index, changes) in &self.index_changes {
                 varint::put(u64::from(index.0), &mut out);
@@ -115,10 +125,20 @@ impl Entry {
             .strip_prefix(&ModelTag::WIDE.0)
             .ok_or(Damage("an entry has another tag"))?;
         let format = take_byte(&mut rest)?;
-        if !(FORMAT..=FORMAT_INDEXES).contains(&format) {
+        if !(FORMAT..=FORMAT_NEWEST).contains(&format) {
             return Err(Damage("an entry has a format that this build does not know"));
         }
         let table = take_table(&mut rest)?;
+        let newest = match format {
+            FORMAT_NEWEST => {
+                let (newest, after) = rest
+                    .split_first_chunk()
+                    .ok_or(Damage("the newest version of an entry is cut off"))?;
+                rest = after;
+                Some(i64::from_le_bytes(*newest))
+            }
+            _ => None,
+        };
         let request = match take_byte(&mut rest)? {
             0 => None,
             1 => {
@@ -135,7 +155,7 @@ impl Entry {
         };
         let changes = take_changes(entry, &mut rest)?;
         let mut index_changes = Vec::new();
-        if format == FORMAT_INDEXES {
+        if format >= FORMAT_INDEXES {
             let count = take_count(&mut rest)?;
             for _ in 0..count {
                 let index = take_table(&mut rest)?;
@@ -150,6 +170,7 @@ impl Entry {
             request,
             changes,
             index_changes,
+            newest,
         })
     }
 }
@@ -243,25 +264,29 @@ mod tests {
             outcome: Bytes::from_static(b"outcome"),
         };
         let indexes = vec![(TableId(301), vec![row(b"x"), row(b"y")]), (TableId(7), vec![])];
-        for (request, changes, index_changes) in [
-            (None, vec![], vec![]),
-            (
-                Some(request),
-                vec![row(b"a"), Change::DeleteRange(KeyRange::ALL), row(b"")],
-                indexes.clone(),
-            ),
-            (None, vec![], indexes),
-            (
-                None,
-                vec![Change::DeleteRange(KeyRange::new(*b"a", *b"b"))],
-                vec![],
-            ),
-        ] {
+        for (newest, (request, changes, index_changes)) in [None, Some(-7)].into_iter().flat_map(|newest| {
+            let cases = [
+                (None, vec![], vec![]),
+                (
+                    Some(request.clone()),
+                    vec![row(b"a"), Change::DeleteRange(KeyRange::ALL), row(b"")],
+                    indexes.clone(),
+                ),
+                (None, vec![], indexes.clone()),
+                (
+                    None,
+                    vec![Change::DeleteRange(KeyRange::new(*b"a", *b"b"))],
+                    vec![],
+                ),
+            ];
+            cases.map(|case| (newest, case))
+        }) {
             let entry = Entry {
                 table: TableId(300),
                 request,
                 changes,
                 index_changes,
+                newest,
             };
             let encoded = entry.encode();
             assert_eq!(Entry::decode(&encoded).as_ref(), Ok(&entry));
@@ -281,6 +306,7 @@ mod tests {
             }),
             changes: Vec::new(),
             index_changes: Vec::new(),
+            newest: None,
         };
         let (encoded, estimated) = (entry.encode().len(), entry.bytes());
         assert!(encoded.abs_diff(estimated) < 100, "{encoded}, {estimated}");

@@ -38,8 +38,13 @@ pub enum WideError {
         /// Number of attempts.
         attempts: u32,
     },
+    /// The clock has reached the latest timestamp, so the server can assign no further version.
+    #[error(
+        "the clock of the server is at the end of the supported time, so no row can be written; correct the clock"
+    )]
+    NoVersions,
     /// A row cannot have an entry in an index that is being built.
-    #[error("table {table}: {reason}; change the row, or drop the index")]
+    #[error("{reason}; change the row, or drop the index")]
     NotIndexable {
         /// Table of the row.
         table: TableId,
@@ -48,7 +53,7 @@ pub enum WideError {
     },
     /// A delete of a range reaches a part that is too old for writes.
     #[error(
-        "table {table}: the delete reaches into parts before {before}, which are closed for writes; limit its range to later times"
+        "the delete reaches into parts before {before}, which are closed for writes; limit its range to later times"
     )]
     PartClosed {
         /// The table.
@@ -57,9 +62,7 @@ pub enum WideError {
         before: Timestamp,
     },
     /// A delete of a range reaches a part that is in the archive or is being archived.
-    #[error(
-        "table {0}: the delete reaches into parts in the archive; restore them first, or limit its range"
-    )]
+    #[error("the delete reaches into parts in the archive; restore them first, or limit its range")]
     PartArchived(TableId),
     /// A read of an index concerns parts in a tier that the index does not cover.
     #[error(
@@ -84,12 +87,12 @@ pub enum WideError {
     #[error("the value is not UTF-8 text; send text, or use a column of the type binary")]
     NotText,
     /// The table, or the part with the pieces of a large value, was dropped.
-    #[error("the table {0}, or the part of the row, was dropped meanwhile")]
+    #[error("the table or the part of the row was dropped meanwhile")]
     LargeGone(TableId),
     /// The row was attached from an archive, which does not contain streamed large values.
     #[error(
-        "the value was not in the archive from which its row was attached: archives of table {0} do not contain streamed \
-         values; read it from the database that archived the row, or write it again"
+        "the value was not in the archive from which its row was attached: this archive does not contain streamed values; \
+         read it from the database that archived the row, or write it again"
     )]
     LargeNotArchived(TableId),
     /// A row references a large value whose pieces do not exist.

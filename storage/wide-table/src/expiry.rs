@@ -1,8 +1,8 @@
 //! Time-to-live: determines the parts of a row that have expired at a given time.
 //!
 //! Expired data is hidden from every read at once. Its bytes are freed later. A flush drops expired rows among the
-//! changed rows that it writes, except in tables with column groups. A job of the scheduler deletes the other expired
-//! rows.
+//! changed rows that it writes, except in tables with column groups, indexes or search indexes. A job of the scheduler
+//! deletes the other expired rows.
 //!
 //! A row and its index entries have the same time, so they expire together. In a table whose cells expire one by one,
 //! an entry has the time of the oldest value in its key, because the entry must vanish when this value expires.

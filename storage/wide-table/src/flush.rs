@@ -13,6 +13,7 @@ mod changes;
 mod delete;
 mod join;
 mod merge;
+mod next_single;
 mod pack;
 mod packed_part;
 mod packer;
@@ -22,9 +23,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use tideline_backend::page::scan_to_limit;
-use tideline_backend::{Direction, PageLimit, Partition, Row, RowChange};
+use tideline_backend::{Direction, Page, PageLimit, Partition, Row, RowChange};
 use tideline_log::fail_points::around;
 use tideline_model::KeyRange;
+use tideline_runtime::background;
 
 use crate::block::Block;
 use crate::blocks::Blocks;
@@ -42,6 +44,7 @@ use crate::tables::TableRules;
 use changes::{Changes, ShareOf, Waiting};
 pub(crate) use changes::{PartRows, rows_by_part};
 use merge::{MergedRow, MergedRows};
+use next_single::NextSingle;
 pub(crate) use packed_part::{PackedPart, PackedRows};
 use packer::{Packer, RowsToPack};
 use part_writer::PartWriter;
@@ -69,6 +72,7 @@ pub(crate) struct TableFlush<'f> {
     writer: PartWriter<'f>,
     packer: Packer<'f>,
     ahead: Ahead,
+    next_single: NextSingle,
     /// Keys of small blocks that were written.
     small: Vec<Bytes>,
 }
@@ -91,6 +95,13 @@ struct Span {
     below: Option<Bytes>,
 }
 
+/// Range in which single rows can be merged together with the changed rows.
+struct SinglesRange {
+    keys: KeyRange,
+    /// True if the range may contain single rows that the flush has not passed. If false, `keys` has no lower bound.
+    may_have_rows: bool,
+}
+
 /// Rows of a span that are merged into its block.
 struct Merge {
     waiting: VecDeque<(Bytes, Mutations)>,
@@ -108,8 +119,7 @@ impl<'f> TableFlush<'f> {
         (rules, share): (&'f TableRules, Share),
         stale: &'f mut Vec<StaleFragments>,
     ) -> Self {
-        // If a row with shares in several parts expires, a delete of the row removes all shares together.
-        let expiry = match rules.groups.is_empty() {
+        let expiry = match rules.drops_expired() {
             true => store.expiry(rules),
             false => Expiry::NEVER,
         };
@@ -123,6 +133,7 @@ impl<'f> TableFlush<'f> {
             writer: PartWriter::new(store, part.at),
             packer: Packer::new(store, part.at, (rules, rules.compression_of(share))),
             ahead: Ahead::default(),
+            next_single: NextSingle::new(store.log.backend().capabilities()),
             small: Vec::new(),
         }
     }
@@ -141,6 +152,7 @@ impl<'f> TableFlush<'f> {
         });
         let mut changes = Changes::new(buffer, of_part, share);
         while let Some(first) = changes.first()? {
+            background::yield_core();
             if self.part.detail.has_blocks() {
                 let span = self.span_of(&first)?;
                 self.write_span(span, &mut changes)?;
@@ -201,23 +213,42 @@ impl<'f> TableFlush<'f> {
         let waiting = changes.take(upper, STEP)?;
         let is_cut = waiting.is_cut;
         let range = self.range_of(&span, &waiting)?;
+        let mut end = range.keys.end.clone();
         if !self.is_merged(&span, &waiting, &range)? {
             if is_cut {
                 self.ahead = Ahead::default();
             }
-            return self.write_singly(span.block.as_ref(), waiting.rows);
-        }
-        match self.merge_of(&span, waiting, range, changes)? {
-            Ok(merge) => self.merge(span.block, merge),
-            Err(waiting) => {
-                self.ahead = Ahead::default();
-                self.write_singly(span.block.as_ref(), waiting.rows)
+            self.write_singly(span.block.as_ref(), waiting.rows)?;
+        } else {
+            match self.merge_of(&span, waiting, range, changes)? {
+                Ok(merge) => {
+                    end.clone_from(&merge.range.end);
+                    self.merge(span.block, merge)?;
+                }
+                Err(waiting) => {
+                    self.ahead = Ahead::default();
+                    self.write_singly(span.block.as_ref(), waiting.rows)?;
+                }
             }
         }
+        self.next_single.pass(end);
+        Ok(())
     }
 
     /// Returns the range in which single rows can be merged together with the changed rows.
-    fn range_of(&self, span: &Span, waiting: &Waiting) -> Result<KeyRange> {
+    fn range_of(&mut self, span: &Span, waiting: &Waiting) -> Result<SinglesRange> {
+        let upper = span.block.as_ref().map(|block| &block.key);
+        let last = waiting.rows.back().map(|(key, _)| key);
+        let end = last.filter(|_| waiting.is_cut).or(upper).map(|key| after(key));
+        if !self.may_have_singles(end.as_deref())? {
+            return Ok(SinglesRange {
+                keys: KeyRange {
+                    start: Vec::new(),
+                    end,
+                },
+                may_have_rows: false,
+            });
+        }
         let below = match (&span.below, waiting.rows.front()) {
             (None, Some((first, _))) => {
                 let stored = self.blocks().before(first);
@@ -227,18 +258,19 @@ impl<'f> TableFlush<'f> {
             }
             (below, _) => below.clone(),
         };
-        let upper = span.block.as_ref().map(|block| &block.key);
-        let last = waiting.rows.back().map(|(key, _)| key);
-        Ok(KeyRange {
-            start: below.map_or(Vec::new(), |below| after(&below)),
-            end: last.filter(|_| waiting.is_cut).or(upper).map(|key| after(key)),
+        Ok(SinglesRange {
+            keys: KeyRange {
+                start: below.map_or(Vec::new(), |below| after(&below)),
+                end,
+            },
+            may_have_rows: true,
         })
     }
 
     /// Returns true if the changed rows and the single rows of a range are many: at least a quarter of the rows or of
     /// the bytes of the block, or half the size of a full block. Without a block, they must fill half of a full block,
     /// or be as many as one step merges.
-    fn is_merged(&self, span: &Span, waiting: &Waiting, range: &KeyRange) -> Result<bool> {
+    fn is_merged(&self, span: &Span, waiting: &Waiting, range: &SinglesRange) -> Result<bool> {
         let half = self.packer.block_bytes() / 2;
         let (rows, bytes) = match &span.block {
             Some(block) => {
@@ -252,11 +284,14 @@ impl<'f> TableFlush<'f> {
         if missing_rows == 0 || missing_bytes == 0 {
             return Ok(true);
         }
+        if !range.may_have_rows {
+            return Ok(false);
+        }
         let limit = PageLimit {
             rows_max: missing_rows,
             bytes_max: missing_bytes,
         };
-        let found = self.singles(range, limit)?.rows;
+        let found = self.singles(&range.keys, limit)?.rows;
         let packable: Vec<usize> = found
             .iter()
             .map(packable_bytes)
@@ -272,10 +307,21 @@ impl<'f> TableFlush<'f> {
         &self,
         span: &Span,
         mut waiting: Waiting,
-        mut range: KeyRange,
+        range: SinglesRange,
         changes: &mut Changes<'_>,
     ) -> Result<std::result::Result<Merge, Waiting>> {
-        let page = self.singles(&range, STEP)?;
+        let SinglesRange {
+            keys: mut range,
+            may_have_rows,
+        } = range;
+        let page = match may_have_rows {
+            true => self.singles(&range, STEP)?,
+            false => Page {
+                rows: Vec::new(),
+                next: None,
+            },
+        };
+        debug_assert!(may_have_rows || self.has_no_singles(range.end.as_deref())?);
         let mut is_whole = !waiting.is_cut;
         if let Some(next) = page.next {
             let is_below = |(first, _): &(Bytes, Mutations)| first[..] >= next.start[..];
@@ -364,7 +410,7 @@ impl<'f> TableFlush<'f> {
     }
 
     /// Returns single rows of a range.
-    fn singles(&self, range: &KeyRange, limit: PageLimit) -> Result<tideline_backend::Page> {
+    fn singles(&self, range: &KeyRange, limit: PageLimit) -> Result<Page> {
         let partition = Partition::part(self.part.at, ROWS_BUCKET);
         let backend = self.store.log.backend().as_ref();
         Ok(scan_to_limit(

@@ -13,14 +13,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tideline_key_codec::layout::KeyLayout;
 use tideline_key_codec::tuple::{KeyKind, KeyValue};
-use tideline_model::{ColumnType, IndexCover, IndexScope, IndexSpec, TableId, TierScope, TtlScope, WideSpec};
+use tideline_model::{ColumnType, IndexCover, IndexScope, IndexSpec, TableId, TierScope, WideSpec};
 
 use crate::codec;
 use crate::entry::Change;
 use crate::error::Damage;
-use crate::mutation::{Column, ColumnName, Effect, Mutation};
+use crate::mutation::{Column, ColumnName, Effect, Mutation, column_of};
 use crate::read::StoredRow;
 use crate::value::CellValue;
+
+/// Memory in which an entry is encoded, in bytes; larger entries need more.
+const ENTRY_BYTES: usize = 128;
 
 /// Compiled secondary index.
 #[derive(Debug)]
@@ -103,7 +106,8 @@ impl Index {
                 None => {
                     let name = column_name(table, &column.name).ok_or_else(|| {
                         refuse(format!(
-                            "column {:?} is neither declared by its name nor part of the key; declare it with its type first",
+                            "column {:?} is neither declared by its name nor part of the key; declare it with its type \
+                             before the index is created, and drop the index before the column is removed",
                             column.name
                         ))
                     })?;
@@ -146,7 +150,7 @@ impl Index {
             layout,
             sources,
             covered,
-            cells_expire: table.ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell),
+            cells_expire: table.cells_expire(),
         })
     }
 
@@ -188,9 +192,23 @@ impl Index {
         in_key || covered.iter().any(|name| name == column)
     }
 
+    /// Returns true if the values of the entries hold this column.
+    pub(crate) fn covers(&self, column: &ColumnName<'_>) -> bool {
+        let covered = self.covered.as_ref();
+        covered.is_none_or(|covered| covered.iter().any(|name| name == column))
+    }
+
     /// Returns true if the entries hold the newest version of every column.
     pub fn holds_all(&self) -> bool {
         self.covered.is_none()
+    }
+
+    /// Returns false if a row with these columns has no entry, because one of the index columns is missing.
+    pub(crate) fn may_have_entry(&self, columns: &[Column<'_>]) -> bool {
+        self.sources.iter().all(|source| match source {
+            Source::Key(_) => true,
+            Source::Column(name) => columns.iter().any(|column| column.name == *name),
+        })
     }
 
     /// Returns the entry of a row; `None` if the row has no entry. `values` are the logical values of its primary key.
@@ -203,13 +221,23 @@ impl Index {
         values: &[KeyValue<'_>],
         row: &Mutation<'_>,
     ) -> Result<Option<IndexEntry>, String> {
+        self.entry_of(values, row.time, &row.columns)
+    }
+
+    /// Returns the entry of a row like [`entry`](Self::entry), for the time and the sorted columns of the row.
+    fn entry_of(
+        &self,
+        values: &[KeyValue<'_>],
+        time: i64,
+        columns: &[Column<'_>],
+    ) -> Result<Option<IndexEntry>, String> {
         let mut logical = Vec::with_capacity(self.sources.len());
-        let mut oldest = row.time;
+        let mut oldest = time;
         for (source, column) in self.sources.iter().zip(self.layout.logical()) {
             let value = match source {
                 Source::Key(number) => Some(values[*number].clone()),
                 Source::Column(name) => {
-                    let newest = row.column(name).and_then(Column::newest);
+                    let newest = column_of(columns, name).and_then(Column::newest);
                     // A cut value is longer than any key.
                     if let Some(version) = newest
                         && let CellValue::Large(value) = &version.value
@@ -232,31 +260,40 @@ impl Index {
                 None => return Ok(None),
             }
         }
-        let mut key = Vec::new();
+        // The key and the value share one allocation.
+        let mut out = Vec::with_capacity(ENTRY_BYTES);
         self.layout
-            .encode(&logical, &mut key)
+            .encode(&logical, &mut out)
             .map_err(|error| format!("the row cannot be stored in the index {:?}: {error}", self.name))?;
-        let value = Mutation {
-            effect: Effect::Replace,
-            // If cells expire one by one, an entry expires with its row, or with the first of the values in its key.
-            time: match self.cells_expire {
-                true => oldest,
-                false => row.time,
-            },
-            columns: match &self.covered {
-                None => row.columns.iter().filter_map(newest_version).collect(),
-                Some(covered) => covered
-                    .iter()
-                    .filter_map(|name| row.column(name).and_then(newest_version))
-                    .collect(),
-            },
+        let key_bytes = out.len();
+        // If cells expire one by one, an entry expires with its row, or with the first of the values in its key.
+        let time = match self.cells_expire {
+            true => oldest,
+            false => time,
         };
-        let mut encoded = Vec::new();
-        codec::encode(&value, &mut encoded);
+        self.encode_value(time, columns, &mut out);
+        let mut value = Bytes::from(out);
         Ok(Some(IndexEntry {
-            key: key.into(),
-            value: encoded.into(),
+            key: value.split_to(key_bytes),
+            value,
         }))
+    }
+
+    /// Appends the value of an entry: the newest version of each covered column.
+    fn encode_value(&self, time: i64, columns: &[Column<'_>], out: &mut Vec<u8>) {
+        let is_newest = |column: &Column<'_>| column.versions.len() == 1 && !column.clears;
+        let held: Vec<Column<'_>> = match &self.covered {
+            // The columns are encoded as they are.
+            None if columns.iter().all(is_newest) => {
+                return codec::encode_columns(Effect::Replace, time, columns, out);
+            }
+            None => columns.iter().filter_map(newest_version).collect(),
+            Some(covered) => covered
+                .iter()
+                .filter_map(|name| column_of(columns, name).and_then(newest_version))
+                .collect(),
+        };
+        codec::encode_columns(Effect::Replace, time, &held, out);
     }
 
     /// Returns the reason why a row has no entry; `None` if the row has an entry, or if the layout of the index key
@@ -353,8 +390,9 @@ impl Index {
     }
 }
 
-/// Returns the changes of the index entries of one row, grouped by index in the order of `indexes`. `before` and
-/// `after` are the row before and after a write; `None` if it does not exist.
+/// Returns the changes of the index entries of one row, each with the id of its index, in the order of `indexes`.
+/// `before` is the row before a write, and `after` are the time and the sorted columns of the row after the write;
+/// `None` if the row does not exist.
 ///
 /// # Errors
 ///
@@ -363,9 +401,9 @@ pub(crate) fn changes_of(
     indexes: &[&Index],
     key: &[u8],
     before: Option<&Mutation<'_>>,
-    after: Option<&Mutation<'_>>,
+    after: Option<(i64, &[Column<'_>])>,
     time: i64,
-) -> Result<Vec<(TableId, Vec<Change>)>, String> {
+) -> Result<Vec<(TableId, Change)>, String> {
     let Some(first) = indexes.first() else {
         return Ok(Vec::new());
     };
@@ -375,38 +413,33 @@ pub(crate) fn changes_of(
         // A row that was written before the index existed may have no valid entry.
         let old = before.and_then(|row| index.entry(&values, row).ok().flatten());
         let new = match after {
-            Some(row) => index.entry(&values, row)?,
+            Some((time, columns)) => index.entry_of(&values, time, columns)?,
             None => None,
         };
-        let mut changes = Vec::new();
         if let Some(old) = &old
             && new.as_ref().is_none_or(|new| new.key != old.key)
         {
-            let mut mutation = Vec::new();
-            codec::encode(&Mutation::delete(time), &mut mutation);
-            changes.push(Change::Row {
-                key: old.key.clone(),
-                mutation: mutation.into(),
-            });
+            let key = old.key.clone();
+            let mutation = codec::encoded(&Mutation::delete(time));
+            all.push((index.id, Change::Row { key, mutation }));
         }
         // While an index is being built, the old entry may be missing, so an unchanged entry is written again.
         if let Some(new) = new.filter(|new| !index.is_ready || old.as_ref() != Some(new)) {
-            changes.push(Change::Row {
-                key: new.key,
-                mutation: new.value,
-            });
-        }
-        if !changes.is_empty() {
-            all.push((index.id, changes));
+            let (key, mutation) = (new.key, new.value);
+            all.push((index.id, Change::Row { key, mutation }));
         }
     }
     Ok(all)
 }
 
-/// Returns the column with its newest version only; `None` if it has no version.
-fn newest_version<'r>(column: &Column<'r>) -> Option<Column<'r>> {
-    let version = column.newest()?.clone();
-    Some(Column::with(column.name.clone(), version.time, version.value))
+/// Returns the column with its newest version only, which borrows its name and value; `None` if it has no version.
+fn newest_version<'c>(column: &'c Column<'_>) -> Option<Column<'c>> {
+    let version = column.newest()?;
+    Some(Column::with(
+        column.name.borrowed(),
+        version.time,
+        version.value.borrowed(),
+    ))
 }
 
 /// Returns the stored name of a declared column; `None` if the column is not declared, or only by a pattern.

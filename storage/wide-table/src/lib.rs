@@ -49,7 +49,7 @@
 //! // Opens a log with the store as its only model.
 //! let backend = Arc::new(MemoryBackend::open(&MemoryDisk::new(Character::Embedded)));
 //! let opening = Opening::begin(backend, Arc::new(SystemClock), LogSettings::default())?;
-//! let replay = WideReplay::new(opening.manifest(), opening.rows())?;
+//! let replay = WideReplay::new(opening.manifest(), opening.rows(), opening.trusted_now())?;
 //! let log = opening.replay(&mut [&mut replay.clone()])?.open()?;
 //! let store = Arc::new(WideStore::open(&log, &replay, None, Settings::default()));
 //! let model = Arc::new(WideModel(Arc::clone(&store)));
@@ -119,6 +119,8 @@ pub mod pack;
 pub mod parts;
 mod read;
 pub mod remove_expired;
+mod singles;
+mod spans;
 mod state;
 pub mod stats;
 pub mod store;
@@ -127,6 +129,7 @@ mod tables;
 mod tiers;
 pub mod unchanged;
 pub mod value;
+mod versions;
 pub mod why;
 mod write;
 
@@ -159,6 +162,7 @@ pub use tiers::BuildDocuments;
 pub use unchanged::{RangeDigest, RowDigest, UNCHANGED_ROWS_MAX, Unchanged};
 pub use value::CellValue;
 pub use write::{
-    Action, Begun, COLUMN_BYTES_MAX, Condition, Image, Increment, MakeRows, ROW_BYTES_MAX, Refused,
-    RememberRows, RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WriteOptions, Written, current,
+    Action, Begun, COLUMN_BYTES_MAX, Condition, Image, Increment, MakeRows, OUTCOME_SIZE, ROW_BYTES_MAX,
+    Refused, RememberRows, RowOutcome, RowWrite, Update, WRITE_BYTES_MAX, WRITE_SIZE, WriteOptions, Written,
+    current,
 };

@@ -71,6 +71,7 @@ impl WideStore {
         drop(self.part_writes.lock());
         for part in dropped {
             self.archived.forget(part.at.part);
+            self.singles.forget(part.at.part);
             around("wide_free", "reclaim", || {
                 self.log.backend().reclaim_part(part.at)
             })?;
@@ -132,7 +133,7 @@ impl WideStore {
                     .unwrap_or_else(|| self.new_part(table, Some(RECORD)))
             });
             let (left, kept) = (&part.detail, &mut heir.detail);
-            kept.newest = kept.newest.max(left.newest);
+            self.versions.record(kept);
             kept.search_end = kept.search_end.max(left.search_end);
         }
         heirs.into_values().collect()
@@ -261,10 +262,10 @@ impl WideStore {
         let part_key = (table, number.unwrap_or(WHOLE));
         let tier = self.first_tier(part_key);
         let mut parts = self.new_parts.lock();
-        let at = parts.entry(part_key).or_insert_with(|| PartRef {
-            part: self.log.next_part(),
-            table,
-            tier,
+        let at = parts.entry(part_key).or_insert_with(|| {
+            let part = self.log.next_part();
+            self.singles.begin(part);
+            PartRef { part, table, tier }
         });
         Part {
             at: *at,
@@ -336,7 +337,7 @@ impl StoreFlush<'_> {
         };
         let is_unused = share.1 != Share::Main && known.is_none() && part.detail.row_bytes_max == 0;
         if !is_unused {
-            part.detail.newest = self.store.newest();
+            self.store.versions.record(&mut part.detail);
             self.parts.insert(part_key, part);
             self.unpublished.insert(part_key);
         }
@@ -383,7 +384,7 @@ impl State {
     /// Drops the generations that end at or before `end`, because their rows are in the parts.
     fn drop_flushed(&mut self, end: SequenceNumber) {
         self.frozen.retain(|generation| generation.end() > end);
-        self.flushes += 1;
+        self.count_publication();
     }
 }
 

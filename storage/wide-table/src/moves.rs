@@ -237,6 +237,7 @@ impl WideStore {
         let stamp = self.log.stamps().next()?;
         let partition = Partition::part(at, bucket);
         let backend = self.log.backend();
+        self.singles.note(at.part, bucket, changes.iter());
         let written = backend.write(partition, changes, stamp, durability);
         self.moves
             .note(at, bucket, changes.iter().map(|change| &change.key));
@@ -247,6 +248,7 @@ impl WideStore {
     pub(crate) fn load_part(&self, at: PartRef, bucket: u16, groups: &[Vec<RowChange>]) -> Result<()> {
         let stamp = self.log.stamps().next()?;
         let partition = Partition::part(at, bucket);
+        self.singles.note(at.part, bucket, groups.iter().flatten());
         let written = self.log.backend().write_sorted(partition, groups, stamp);
         let keys = groups.iter().flatten().map(|change| &change.key);
         self.moves.note(at, bucket, keys);
@@ -296,6 +298,7 @@ impl WideStore {
             return Ok(MoveEnd::Busy);
         }
         let to = PartRef { part, table, tier };
+        self.singles.begin(part);
         let mut progress = MoveProgress::default();
         let copied = self.copy_part(from, to, &mut progress, proceed);
         let end = match copied {
@@ -307,6 +310,7 @@ impl WideStore {
         if matches!(end, Ok(MoveEnd::Gone | MoveEnd::Stopped | MoveEnd::Busy)) {
             // After an error, the edit may have been applied. The next start frees the part that the manifest does not
             // contain.
+            self.singles.forget(part);
             self.log.backend().reclaim_part(to)?;
         }
         end
@@ -502,9 +506,8 @@ impl WideStore {
         }
         let mut old = self.lost_parts(&state, &before, part.detail.tier);
         old.push(before);
-        // The new part keeps the newest version that the removed parts recorded.
-        let newest = old.iter().map(|part| part.detail.newest).max();
-        part.detail.newest = part.detail.newest.max(newest.unwrap_or(i64::MIN));
+        // The removed parts may be the only ones that recorded the newest version.
+        self.versions.record(&mut part.detail);
         let mut new = vec![part];
         match groups {
             GroupParts::Keep => {}
@@ -617,7 +620,7 @@ impl WideStore {
                 state.parts.remove(&part.key());
             }
             state.parts.extend(new.iter().map(|part| (part.key(), *part)));
-            state.flushes += 1;
+            state.count_publication();
             state.closings += 1;
             let readers = std::mem::take(&mut state.readers);
             self.moves.replaced.lock().push_back((replaced, readers));
@@ -640,6 +643,7 @@ impl WideStore {
             };
             drop(replaced);
             self.archived.forget(part.part);
+            self.singles.forget(part.part);
             self.log.backend().reclaim_part(part)?;
             if let Some((parts, _)) = self.moves.replaced.lock().front_mut() {
                 parts.pop();

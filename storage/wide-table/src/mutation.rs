@@ -197,10 +197,7 @@ impl<'a> Mutation<'a> {
 
     /// Returns a column; `None` if the mutation does not contain it.
     pub fn column(&self, name: &ColumnName<'_>) -> Option<&Column<'a>> {
-        let found = self
-            .columns
-            .binary_search_by(|column| compare(&column.name, name));
-        found.ok().map(|at| &self.columns[at])
+        column_of(&self.columns, name)
     }
 
     /// Applies a newer mutation of the same row, keeping the newest `versions_max` versions of each column. Takes time
@@ -262,6 +259,12 @@ impl<'a> Mutation<'a> {
         };
         Some(replaced.normalized(versions_max))
     }
+}
+
+/// Returns a column of a list that is sorted by name; `None` if the list does not contain it.
+pub(crate) fn column_of<'c, 'a>(columns: &'c [Column<'a>], name: &ColumnName<'_>) -> Option<&'c Column<'a>> {
+    let found = columns.binary_search_by(|column| compare(&column.name, name));
+    found.ok().map(|at| &columns[at])
 }
 
 fn compare(one: &ColumnName<'_>, other: &ColumnName<'_>) -> std::cmp::Ordering {

@@ -1,32 +1,41 @@
 //! Reads: one row, and pages of rows in key order.
 //!
-//! A page is read in three steps: the buffers, then the parts, then a check that no generation was frozen and no flush
-//! was published in between. Otherwise, the page is read again. Each row of a page therefore has a state that it had at
-//! some time during the read. Two pages may reflect different points in time.
+//! A read takes three steps: the buffers, then the parts, then a check that no generation was frozen and no flush was
+//! published in between. Otherwise, the read is repeated. Each row therefore has a state that it had at some time during
+//! the read. Two pages may reflect different points in time.
 //!
-//! In a table with column groups, the parts of the groups that the read needs are further sources of the merge. They
-//! add columns to the rows of the main part. Every key in such a part is also the key of a row of the main part.
+//! In a table with column groups, the parts of the groups that the read needs are further sources. They add columns to
+//! the rows of the main part. Every key in such a part is also the key of a row of the main part.
+//!
+//! This module reads one row. Its submodules read pages:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `page` | pages of tables, and the rules that decide which rows they contain |
+//! | `sources` | reads of the first rows of a part |
+//! | `merge` | merge of the rows of buffers and parts |
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+mod merge;
+mod page;
+mod sources;
+
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
-use tideline_backend::{Direction, PageLimit, Partition};
+use tideline_backend::{PageLimit, Partition};
 use tideline_model::{KeyRange, TableId, TierScope};
 
-use crate::blocks::PackedRows;
-use crate::buffer::{Mutations, TableBuffer};
+pub(crate) use self::page::rest_of;
+use crate::blocks::PackedRow;
 use crate::codec;
 use crate::cold;
-use crate::division::{ALL_PARTS, PartNumbers, PartSelection, WHOLE};
 use crate::error::{Damage, Result, WideError};
 use crate::fragments::{Head, join};
-use crate::groups::{self, GroupSet};
+use crate::groups::GroupSet;
 use crate::mutation::{Effect, Mutation};
+use crate::spans::FoundSpan;
 use crate::state::{Part, Revision, State, buffered};
-use crate::store::{WideStore, is_base};
+use crate::store::WideStore;
 use crate::tables::TableRules;
 
 /// Bucket of a part that holds the single rows.
@@ -39,15 +48,6 @@ pub(crate) const STEP_PAGE: PageLimit = PageLimit {
     bytes_max: 1 << 20,
 };
 
-/// Number and bytes of the rows that are read first from each of several parts, and the factor by which each further
-/// read is larger.
-const FIRST_ROWS: usize = 16;
-const FIRST_BYTES: usize = 16 << 10;
-const FEED_GROWTH: usize = 4;
-
-/// Range, direction and limit of a page.
-type Wanted<'r> = (&'r KeyRange, Direction, PageLimit);
-
 /// Parts that a read concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
@@ -57,6 +57,8 @@ pub(crate) enum Scope {
     Open,
     /// Parts of these tiers. For an index, the parts of these tiers that it covers.
     Tier(TierScope),
+    /// Parts in which writes maintain an index that covers these tiers.
+    Indexed(TierScope),
 }
 
 /// Stored row: its key and its encoded columns.
@@ -168,14 +170,14 @@ impl WideStore {
         self.unexpired_row(table, &rules, key, set)
     }
 
-    /// Returns a row like [`row`](Self::row), but also if its part is hidden; see
-    /// [`page_with_hidden`](Self::page_with_hidden).
+    /// Returns a row like [`row`](Self::row), but also if its part is hidden, and with its expired columns, or if it has
+    /// expired; see [`page_with_hidden`](Self::page_with_hidden).
     ///
     /// # Errors
     ///
     /// The errors of [`row`](Self::row).
     pub fn row_with_hidden(&self, table: TableId, key: &[u8]) -> Result<Option<StoredRow>> {
-        self.unexpired_row(table, self.rules(table)?.as_ref(), key, GroupSet::ALL)
+        Ok(self.row_at(table, self.rules(table)?.as_ref(), key)?.0)
     }
 
     fn unexpired_row(
@@ -230,21 +232,25 @@ impl WideStore {
         self.log.check_lease()?;
         loop {
             let state = self.state();
-            let revision = state.revision(table, key);
+            let found = buffered(&state.buffers(table), key);
+            let revision = state.revision_of(&found);
             if !rules.keeps(number) {
                 return Ok((None, revision));
             }
-            let found = buffered(&state.buffers(table), key);
             let part = state.parts.get(&(table, number)).filter(|_| found.needs_part);
-            let base = match part {
-                Some(part) => match self.stored_in(part, key)? {
-                    Some(main) => Some(self.with_groups(&state, rules, part, (key, main), set)?),
-                    None => None,
-                },
-                None => None,
+            let (main, span) = match part {
+                Some(part) => self.stored_in_state(&state, part, key)?,
+                None => (None, None),
+            };
+            let base = match (part, main) {
+                (Some(part), Some(main)) => Some(self.with_groups(&state, rules, part, (key, main), set)?),
+                _ => None,
             };
             if found.needs_part && self.must_read_again(&state) {
                 continue;
+            }
+            if let (Some(part), Some(span)) = (part, span) {
+                state.spans.add(part.at.part, key, span);
             }
             self.log.check_lease()?;
             let value = resolve(base.as_ref(), &found.mutations, versions_max);
@@ -322,9 +328,7 @@ impl WideStore {
         if part.is_archived() {
             return self.archived_row(part, key);
         }
-        let partition = Partition::part(part.at, ROWS_BUCKET);
-        let backend = self.log.backend().as_ref();
-        match backend.get(partition, key)? {
+        match self.single_row(part, key)? {
             Some(single) => Ok((!codec::is_delete(&single)).then_some(single)),
             None if part.detail.has_blocks() => {
                 let packed = self.blocks(part.at).row(key);
@@ -334,311 +338,47 @@ impl WideStore {
         }
     }
 
-    /// Returns a page of rows of a range in scan order, from all visible parts. The page has at most `limit.rows_max`
-    /// rows, and ends after the first row that makes it exceed `limit.bytes_max`. If all rows that were read are
-    /// deleted, the page is empty; more rows may follow.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`row`](Self::row).
-    pub fn page(
-        &self,
-        table: TableId,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<RowPage> {
-        self.page_of_parts(table, &PartSelection::default(), range, direction, limit)
-    }
-
-    /// Returns a page of rows like [`page`](Self::page), but only from the visible parts of a selection. Parts outside
-    /// of the selection are not read.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`row`](Self::row), and [`WideError::TierNotCovered`] if the read of an index concerns a part for
-    /// which the index has no entries.
-    pub fn page_of_parts(
-        &self,
-        table: TableId,
-        parts: &PartSelection,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<RowPage> {
-        self.page_of_groups(table, (parts, GroupSet::ALL), range, direction, limit)
-    }
-
-    /// Returns a page of rows like [`page_of_parts`](Self::page_of_parts), but only the columns of the given groups are
-    /// complete: columns of other groups may be missing.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`page_of_parts`](Self::page_of_parts).
-    pub fn page_of_groups(
-        &self,
-        table: TableId,
-        (parts, set): (&PartSelection, GroupSet),
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<RowPage> {
-        let rules = self.rules(table)?;
-        let visible = self.visible_parts(&rules);
-        let numbers = &parts.numbers;
-        let numbers = *visible.start().max(numbers.start())..=*visible.end().min(numbers.end());
-        let scope = Scope::Tier(parts.tier);
-        self.unexpired_page(table, &rules, (&numbers, scope, set), (range, direction, limit))
-    }
-
-    /// Returns a page like [`page`](Self::page), but also with the rows of hidden parts. The build of an index reads
-    /// these rows, because they become visible again if the table is set to keep parts longer.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`row`](Self::row).
-    pub fn page_with_hidden(
-        &self,
-        table: TableId,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<RowPage> {
-        self.page_with_hidden_of(table, &ALL_PARTS, range, direction, limit)
-    }
-
-    /// Returns a page like [`page_with_hidden`](Self::page_with_hidden), but only from the parts with these numbers.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`row`](Self::row).
-    pub fn page_with_hidden_of(
-        &self,
-        table: TableId,
-        numbers: &PartNumbers,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<RowPage> {
-        let rules = self.rules(table)?;
-        let all = (numbers, Scope::All, GroupSet::ALL);
-        self.unexpired_page(table, &rules, all, (range, direction, limit))
-    }
-
-    fn unexpired_page(
-        &self,
-        table: TableId,
-        rules: &TableRules,
-        (parts, scope, set): (&PartNumbers, Scope, GroupSet),
-        wanted: Wanted<'_>,
-    ) -> Result<RowPage> {
-        let expiry = self.expiry(rules);
-        let page = self.stored_page_of(table, rules, parts, (scope, set), wanted)?;
-        let mut rows = Vec::with_capacity(page.rows.len());
-        for row in page.rows {
-            let row = expiry.visible_stored(row);
-            rows.extend(row.map_err(|reason| WideError::Damaged { table, reason })?);
+    /// Returns the single row of a key, or the marker of a deleted row. The part must not be in the archive.
+    fn single_row(&self, part: &Part, key: &[u8]) -> Result<Option<Bytes>> {
+        if self.singles.has_none(part.at.part) {
+            return Ok(None);
         }
-        Ok(RowPage { rows, ..page })
+        let partition = Partition::part(part.at, ROWS_BUCKET);
+        Ok(self.log.backend().get(partition, key)?)
     }
 
-    /// Returns a page of the parts with these numbers, without dropped parts. The page includes rows that have expired.
-    pub(crate) fn stored_page(
-        &self,
-        table: TableId,
-        rules: &TableRules,
-        parts: &PartNumbers,
-        scope: Scope,
-        wanted: Wanted<'_>,
-    ) -> Result<RowPage> {
-        self.stored_page_of(table, rules, parts, (scope, GroupSet::ALL), wanted)
-    }
-
-    /// Returns a page like [`stored_page`](Self::stored_page). Columns of groups that are not in `set` may be missing.
-    fn stored_page_of(
-        &self,
-        table: TableId,
-        rules: &TableRules,
-        parts: &PartNumbers,
-        (scope, set): (Scope, GroupSet),
-        wanted: Wanted<'_>,
-    ) -> Result<RowPage> {
-        let (range, direction, limit) = wanted;
-        let numbers = rules.kept_parts(range, parts);
-        self.log.check_lease()?;
-        let merge = loop {
-            let state = self.state();
-            if let Scope::Tier(tier) = scope {
-                self.check_covered(&state, rules, &numbers, tier)?;
-            }
-            let merge = self.merged(&state, table, rules, (&numbers, scope, set), wanted)?;
-            if !self.must_read_again(&state) {
-                break merge;
-            }
-        };
-        // If the lease has ended meanwhile, a newer owner may have freed a part before it was read.
-        self.log.check_lease()?;
-        let mut last = merge.horizon();
-        let Merge {
-            mut rows, scanned, ..
-        } = merge;
-        if let Some(end) = end_of_page(&rows, limit) {
-            rows.truncate(end);
-            last = rows.last().map(|row| row.key.clone());
-        }
-        Ok(RowPage {
-            rows,
-            scanned,
-            next: last.and_then(|last| rest_of(range, &last, direction)),
-        })
-    }
-
-    /// Merges the first rows of a range from the buffers and parts of one state.
-    fn merged(
+    /// Returns the bytes of a row in a part like [`stored_in`](Self::stored_in), for a reader of a state that contains
+    /// the part. Uses the [spans](crate::spans) of the state. If the row was searched in a block and not found, also
+    /// returns the span of the key.
+    fn stored_in_state(
         &self,
         state: &State,
-        table: TableId,
-        rules: &TableRules,
-        (numbers, scope, set): (&PartNumbers, Scope, GroupSet),
-        (range, direction, limit): Wanted<'_>,
-    ) -> Result<Merge> {
-        let damaged = |reason| WideError::Damaged { table, reason };
-        let is_read = |number: i32| match scope {
-            Scope::All | Scope::Open => true,
-            Scope::Tier(tier) => rules.is_read(state, (table, number), tier),
+        part: &Part,
+        key: &[u8],
+    ) -> Result<(Option<Bytes>, Option<FoundSpan>)> {
+        if part.is_archived() || !part.detail.has_blocks() {
+            return Ok((self.stored_in(part, key)?, None));
+        }
+        let (mut value, mut span) = (None, None);
+        if let Some(single) = self.single_row(part, key)? {
+            value = Some(single).filter(|single| !codec::is_delete(single));
+        } else {
+            // Loaded after the search among the single rows, and before the search in the blocks.
+            let packings = self.packings.load(Ordering::Acquire);
+            if !state.spans.is_absent(part.at.part, key, packings) {
+                let found = self.blocks(part.at).find(key);
+                match found.map_err(|error| error.of(part.at.table))? {
+                    PackedRow::Found(row) => value = Some(row),
+                    PackedRow::Absent(block) => span = Some(FoundSpan { packings, block }),
+                }
+            }
+        }
+        let value = match value {
+            Some(value) => self.joined(part, key, value)?,
+            None => None,
         };
-        let buffers = state.buffers(table);
-        let mut sources = Vec::with_capacity(buffers.len() + 2);
-        for buffer in buffers {
-            let rows = buffer.page(range, direction, limit.rows_max);
-            let mut source = Source::of_buffer(buffer, rows, limit.rows_max);
-            if rules.division.is_some() || !is_read(WHOLE) {
-                let is_in = |key: &[u8]| {
-                    let number = rules.part_of(key);
-                    number.is_ok_and(|number| numbers.contains(&number) && is_read(number))
-                };
-                source.rows.retain(|(key, _)| is_in(key));
-            }
-            sources.push(source);
-        }
-        let parts = state.parts_of(table, numbers.clone());
-        let is_open = |part: &Part| scope != Scope::Open || !part.is_closed();
-        let parts: Vec<&Part> = parts
-            .filter(|part| is_open(part) && is_read(part.number()))
-            .collect();
-        // If there are several parts, most of them have few rows of the page or none, so only their first rows are read
-        // at first.
-        let first = match parts.len() {
-            0 | 1 => limit,
-            _ => PageLimit {
-                rows_max: limit.rows_max.min(FIRST_ROWS),
-                bytes_max: limit.bytes_max.min(FIRST_BYTES),
-            },
-        };
-        for part in &parts {
-            let found = self.row_sources(state, rules, part, set, (range, direction, first))?;
-            for (of, mut source) in found {
-                source.feed = (parts.len() > 1).then_some(Feed {
-                    part: of,
-                    limit: first,
-                });
-                sources.push(source);
-            }
-        }
-        let mut merge = Merge {
-            sources,
-            direction,
-            versions_max: rules.versions_max,
-            limit: (parts.len() > 1).then_some(limit),
-            rows: Vec::new(),
-            bytes: 0,
-            scanned: 0,
-        };
-        loop {
-            merge.run().map_err(damaged)?;
-            let Some(horizon) = merge.horizon() else {
-                return Ok(merge);
-            };
-            let is_full = end_of_page(&merge.rows, limit).is_some() || merge.rows.len() >= limit.rows_max;
-            let was_extended = !is_full
-                && merge.scanned < limit.rows_max as u64
-                && self.extend(&mut merge, &horizon, range, limit)?;
-            if !was_extended {
-                return Ok(merge);
-            }
-        }
-    }
-
-    /// Reads further rows of the parts that have a source that ends at the horizon. Returns false if one of these
-    /// sources cannot be read further.
-    ///
-    /// All sources of such a part are read again after the horizon. If only one of them was read, a row that moved
-    /// from the single rows into a block since the last read could be missed.
-    fn extend(&self, merge: &mut Merge, horizon: &Bytes, range: &KeyRange, limit: PageLimit) -> Result<bool> {
-        let direction = merge.direction;
-        let mut was_extended = false;
-        for of_part in merge.sources.chunk_by_mut(Source::is_of_part_of) {
-            let ends = |source: &Source| source.more_after.as_ref() == Some(horizon);
-            if !of_part.iter().any(ends) {
-                continue;
-            }
-            let Some(Feed { part, limit: before }) = of_part[0].feed else {
-                return Ok(false);
-            };
-            let next = PageLimit {
-                rows_max: limit.rows_max.min(before.rows_max * FEED_GROWTH),
-                bytes_max: limit.bytes_max.min(before.bytes_max * FEED_GROWTH),
-            };
-            let more = match rest_of(range, horizon, direction) {
-                Some(rest) => self.part_sources(&part, &rest, direction, next)?,
-                None => Vec::new(),
-            };
-            let mut more = more.into_iter();
-            for source in of_part {
-                *source = Source {
-                    group: source.group,
-                    feed: Some(Feed { part, limit: next }),
-                    ..more.next().unwrap_or_default()
-                };
-            }
-            was_extended = true;
-        }
-        Ok(was_extended)
-    }
-}
-
-/// Returns the number of leading rows that fit a page; `None` if all of them fit.
-fn end_of_page(rows: &[StoredRow], limit: PageLimit) -> Option<usize> {
-    let mut bytes = 0;
-    for (at, row) in rows.iter().enumerate() {
-        bytes += row.bytes();
-        let count = at + 1;
-        if count < rows.len() && (bytes > limit.bytes_max || count >= limit.rows_max) {
-            return Some(count);
-        }
-    }
-    None
-}
-
-/// Returns the rest of a range after a key in scan order; `None` if the rest is empty.
-pub(crate) fn rest_of(range: &KeyRange, last: &[u8], direction: Direction) -> Option<KeyRange> {
-    match direction {
-        Direction::Ascending => range.above(last),
-        Direction::Descending => range.below(last),
-    }
-}
-
-/// Returns the beginning of a range in scan order up to a key, inclusive.
-fn up_to(range: &KeyRange, last: &[u8], direction: Direction) -> KeyRange {
-    match direction {
-        Direction::Ascending => KeyRange {
-            start: range.start.clone(),
-            end: Some([last, &[0][..]].concat()),
-        },
-        Direction::Descending => KeyRange {
-            start: last.to_vec(),
-            end: range.end.clone(),
-        },
+        cold::count(part, || key.len() + value.as_ref().map_or(0, Bytes::len));
+        Ok((value, span))
     }
 }
 
@@ -670,329 +410,4 @@ pub(crate) fn resolve(
         codec::encode(&row, &mut out);
         Bytes::from(out)
     }))
-}
-
-/// Merge source: the rows of one buffer, or the single or the packed rows of a part, that are not merged yet.
-#[derive(Default)]
-struct Source {
-    rows: VecDeque<(Bytes, Mutations)>,
-    /// Last key that was read if more rows may follow; `None` otherwise.
-    more_after: Option<Bytes>,
-    buffer: Option<Arc<TableBuffer>>,
-    /// Position from which further rows can be read during the merge; `None` if the page ends with the rows of this
-    /// source.
-    feed: Option<Feed>,
-    /// Position of the column group whose columns this source holds; `None` for the columns outside of groups, and for
-    /// a buffer.
-    group: Option<usize>,
-}
-
-/// Rows of a part that are not read yet.
-#[derive(Clone, Copy)]
-struct Feed {
-    part: Part,
-    /// Limit of the last read.
-    limit: PageLimit,
-}
-
-impl Source {
-    fn of_buffer(buffer: Arc<TableBuffer>, rows: Vec<(Bytes, Mutations)>, limit: usize) -> Self {
-        let is_full = rows.len() >= limit;
-        Self {
-            more_after: rows.last().filter(|_| is_full).map(|(key, _)| key.clone()),
-            rows: rows.into(),
-            buffer: Some(buffer),
-            ..Self::default()
-        }
-    }
-
-    /// Returns true if further rows of both sources can be read, from the same part.
-    fn is_of_part_of(&self, other: &Self) -> bool {
-        let part = |source: &Self| source.feed.map(|feed| feed.part.at);
-        part(self).is_some() && part(self) == part(other)
-    }
-
-    /// Returns the bytes of the keys and rows.
-    fn bytes(&self) -> usize {
-        let of = |(key, rows): &(Bytes, Mutations)| key.len() + rows.iter().map(Bytes::len).sum::<usize>();
-        self.rows.iter().map(of).sum()
-    }
-
-    fn of_blocks(packed: PackedRows) -> Self {
-        let rows = packed.rows.into_iter();
-        Self {
-            rows: rows.map(|(key, row)| (key, Mutations::from_buf([row]))).collect(),
-            more_after: packed.more_after,
-            ..Self::default()
-        }
-    }
-}
-
-impl WideStore {
-    /// Reads the first rows of a range of a part, and then the columns of these rows in the groups of `set`. Returns
-    /// the sources, each with its part.
-    ///
-    /// The groups are read only up to the last row that was read from the part itself. Many rows may have no columns in
-    /// a group, so the next row of the group could be far after this row.
-    fn row_sources(
-        &self,
-        state: &State,
-        rules: &TableRules,
-        part: &Part,
-        set: GroupSet,
-        (range, direction, limit): Wanted<'_>,
-    ) -> Result<Vec<(Part, Source)>> {
-        let main = self.part_sources(part, range, direction, limit)?;
-        let ends = main.iter().filter_map(|source| source.more_after.clone());
-        let last = match direction {
-            Direction::Ascending => ends.min(),
-            Direction::Descending => ends.max(),
-        };
-        let mut sources: Vec<(Part, Source)> = main.into_iter().map(|source| (*part, source)).collect();
-        let within = match &last {
-            Some(last) => up_to(range, last, direction),
-            None => range.clone(),
-        };
-        for (group, of_group) in state.group_parts(rules, part, set) {
-            for mut source in self.part_sources(of_group, &within, direction, limit)? {
-                source.group = Some(group);
-                source.more_after = source.more_after.or_else(|| last.clone());
-                sources.push((*of_group, source));
-            }
-        }
-        Ok(sources)
-    }
-
-    /// Reads the first single rows of a range of a part, and its first packed rows. Returns the source of the single
-    /// rows, and then the source of the packed rows if the part has blocks.
-    ///
-    /// Single rows are read only up to the last packed row of the page. Single rows beyond it are not needed, and if
-    /// many of them were packed recently, the engine would have to read the remains of their deletes. A row that moves
-    /// into a block between the two reads could be missed. If single rows were packed meanwhile, both are therefore
-    /// read again, the single rows first.
-    fn part_sources(
-        &self,
-        part: &Part,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<Vec<Source>> {
-        if part.detail.has_blocks() {
-            let packings = self.packings.load(Ordering::Acquire);
-            let packed = self.part_source(part, true, range, direction, limit)?;
-            let singles = match &packed.more_after {
-                None => self.part_source(part, false, range, direction, limit)?,
-                Some(last) => {
-                    let before = up_to(range, last, direction);
-                    let mut singles = self.part_source(part, false, &before, direction, limit)?;
-                    singles.more_after.get_or_insert_with(|| last.clone());
-                    singles
-                }
-            };
-            if self.packings.load(Ordering::Acquire) == packings {
-                return Ok(vec![singles, packed]);
-            }
-        }
-        let mut sources = vec![self.part_source(part, false, range, direction, limit)?];
-        if part.detail.has_blocks() {
-            sources.push(self.part_source(part, true, range, direction, limit)?);
-        }
-        Ok(sources)
-    }
-
-    /// Reads the first single or packed rows of a range of a part.
-    fn part_source(
-        &self,
-        part: &Part,
-        is_packed: bool,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<Source> {
-        let source = self.part_source_uncounted(part, is_packed, range, direction, limit)?;
-        cold::count(part, || source.bytes());
-        Ok(source)
-    }
-
-    fn part_source_uncounted(
-        &self,
-        part: &Part,
-        is_packed: bool,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<Source> {
-        let backend = self.log.backend().as_ref();
-        if part.is_archived() {
-            let rows = self.archived_page(part, range, direction, limit)?;
-            return Ok(Source::of_blocks(rows));
-        }
-        if is_packed {
-            let packed = self.blocks(part.at).page(range, direction, limit);
-            return Ok(Source::of_blocks(
-                packed.map_err(|error| error.of(part.at.table))?,
-            ));
-        }
-        let page = backend.scan(Partition::part(part.at, ROWS_BUCKET), range, direction, limit)?;
-        self.single_source(part, page, limit)
-    }
-
-    /// Converts a page of single rows into a merge source, with the fragments of large rows joined. The source ends
-    /// after the first row that makes the joined rows exceed `limit.bytes_max`.
-    fn single_source(&self, part: &Part, page: tideline_backend::Page, limit: PageLimit) -> Result<Source> {
-        let mut rows = VecDeque::with_capacity(page.rows.len());
-        let (mut more_after, mut bytes) = (None, 0);
-        let has_more = page.next.is_some();
-        let mut stored = page.rows.into_iter().peekable();
-        while let Some(row) = stored.next() {
-            if stored.peek().is_none() && has_more {
-                more_after = Some(row.key.clone());
-            }
-            let Some(value) = self.joined(part, &row.key, row.value)? else {
-                continue;
-            };
-            bytes += row.key.len() + value.len();
-            rows.push_back((row.key.clone(), Mutations::from_buf([value])));
-            if bytes > limit.bytes_max && stored.peek().is_some() {
-                more_after = Some(row.key);
-                break;
-            }
-        }
-        Ok(Source {
-            rows,
-            more_after,
-            ..Source::default()
-        })
-    }
-}
-
-/// Merge of the sources of a page. The sources are ordered from the newest to the oldest.
-struct Merge {
-    sources: Vec<Source>,
-    direction: Direction,
-    versions_max: usize,
-    /// Limit of the page if there are many sources. The merge then ends at the first row that exceeds it.
-    limit: Option<PageLimit>,
-    /// Merged rows in scan order.
-    rows: Vec<StoredRow>,
-    /// Bytes of the merged rows.
-    bytes: usize,
-    /// Number of rows that were merged, including deleted rows.
-    scanned: u64,
-}
-
-impl Merge {
-    fn is_before(&self, one: &[u8], other: &[u8]) -> bool {
-        match self.direction {
-            Direction::Ascending => one < other,
-            Direction::Descending => one > other,
-        }
-    }
-
-    /// Returns the last key in scan order up to which all sources were read; `None` if all of them were read to the
-    /// end.
-    fn horizon(&self) -> Option<Bytes> {
-        let ends = self.sources.iter().filter_map(|source| source.more_after.clone());
-        ends.reduce(|one, other| if self.is_before(&other, &one) { other } else { one })
-    }
-
-    /// Merges the rows up to the horizon.
-    fn run(&mut self) -> std::result::Result<(), Damage> {
-        let horizon = self.horizon();
-        let mut found = FoundRow::default();
-        let mut is_over = false;
-        loop {
-            let heads = self.sources.iter().filter_map(|source| source.rows.front());
-            let first = heads
-                .map(|(key, _)| key)
-                .reduce(|one, other| if self.is_before(other, one) { other } else { one });
-            let Some(key) = first.cloned() else { break };
-            let is_beyond = horizon
-                .as_ref()
-                .is_some_and(|horizon| self.is_before(horizon, &key));
-            if is_beyond || is_over {
-                break;
-            }
-            self.scanned += 1;
-            found.clear();
-            for source in &mut self.sources {
-                found.take_from(source, &key);
-            }
-            if let Some(value) = found.resolve(self.versions_max)? {
-                let row = StoredRow::new(key, value);
-                is_over = self
-                    .limit
-                    .is_some_and(|limit| self.rows.len() >= limit.rows_max || self.bytes > limit.bytes_max);
-                self.bytes += row.bytes();
-                self.rows.push(row);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Data of one key, collected from all sources.
-#[derive(Default)]
-struct FoundRow {
-    /// Mutations from the buffers and from the main part, from the newest to the oldest. They end with a mutation that
-    /// does not depend on an older state, if there is one.
-    mutations: Vec<Bytes>,
-    is_complete: bool,
-    /// True if the buffers determine the row without the part.
-    is_buffered: bool,
-    /// Columns of groups, or the marker of deleted columns, each with the position of its group.
-    of_groups: SmallVec<[(usize, Bytes); 2]>,
-}
-
-impl FoundRow {
-    fn clear(&mut self) {
-        self.mutations.clear();
-        self.of_groups.clear();
-        (self.is_complete, self.is_buffered) = (false, false);
-    }
-
-    /// Takes the row with this key from the front of the next older source, if the source has it. Also records whether
-    /// a deleted range of the source contains the key.
-    fn take_from(&mut self, source: &mut Source, key: &Bytes) {
-        let found = source.rows.pop_front_if(|(other, _)| other == key);
-        if let Some(group) = source.group {
-            // A single row hides a packed one.
-            let is_hidden = || self.of_groups.iter().any(|(known, _)| *known == group);
-            if let Some((_, found)) = found
-                && !is_hidden()
-            {
-                self.of_groups.extend(found.into_iter().map(|row| (group, row)));
-            }
-            return;
-        }
-        if self.is_complete {
-            return;
-        }
-        match found {
-            Some((_, found)) => {
-                self.is_complete = found.first().is_some_and(|first| is_base(first));
-                self.mutations.extend(found.into_iter().rev());
-            }
-            None => {
-                let buffer = source.buffer.as_ref();
-                self.is_complete = buffer.is_some_and(|buffer| buffer.is_deleted(key));
-            }
-        }
-        self.is_buffered = self.is_complete && source.buffer.is_some();
-    }
-
-    /// Returns the row; `None` if it does not exist.
-    fn resolve(&mut self, versions_max: usize) -> std::result::Result<Option<Bytes>, Damage> {
-        self.mutations.reverse();
-        let is_stored = self.is_complete && !self.is_buffered;
-        if let Some(main) = self.mutations.first_mut()
-            && is_stored
-            && !codec::is_delete(main)
-        {
-            let rows = self.of_groups.drain(..).map(|(_, row)| row);
-            let rows: SmallVec<[Bytes; 2]> = rows.filter(|row| !codec::is_delete(row)).collect();
-            *main = groups::join(std::mem::take(main), &rows)?;
-        }
-        resolve(None, &self.mutations, versions_max)
-    }
 }

@@ -24,8 +24,9 @@ use tideline_key_codec::part_name;
 use tideline_log::manifest::put_row;
 use tideline_model::{KeyRange, SequenceNumber, TableId, Tier, TierScope};
 
-use crate::buffer::{Found, Generation, Mutations, TableBuffer};
+use crate::buffer::{Found, Generation, LockedBuffer, Mutations, TableBuffer};
 use crate::division::{ALL_PARTS, PartNumbers, WHOLE};
+use crate::spans::Spans;
 use crate::store::is_base;
 use crate::tables::TableRules;
 
@@ -56,6 +57,14 @@ pub(crate) struct PartDetail {
     /// Newest version of the store at the last flush to the part, in nanoseconds since 1970-01-01T00:00:00Z. Versions
     /// that the server assigns later are higher.
     pub(crate) newest: i64,
+    /// True if the server has assigned `newest`. Otherwise an earlier build has written it, and a client can have
+    /// assigned it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) own_newest: bool,
+    /// Highest version that an earlier build can have assigned after the version of a client; see
+    /// [`versions`](crate::versions). `None` if there is no such version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) skipped_to: Option<i64>,
     /// True if a part of format 3 or above can hold fragments of large rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fragments: bool,
@@ -173,6 +182,8 @@ impl PartDetail {
             row_bytes_max: 0,
             column_bytes_max: Some(0),
             newest: i64::MIN,
+            own_newest: false,
+            skipped_to: None,
             fragments: false,
             search_end: 0,
             number,
@@ -309,6 +320,9 @@ pub(crate) struct State {
     pub(crate) parts: BTreeMap<PartKey, Part>,
     /// Number of flushes that were published since the start, and of edits that replaced or attached parts.
     pub(crate) flushes: u64,
+    /// Spans of blocks in which reads of this state found no row. All states since the last change of `flushes` share
+    /// them.
+    pub(crate) spans: Arc<Spans>,
     /// Value that all states since the last replacement of parts share. The replaced parts are freed when no older
     /// state is left.
     pub(crate) readers: Arc<()>,
@@ -324,6 +338,13 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Counts a publication of a flush, or of replaced or attached parts. The rows in the parts differ from those
+    /// before.
+    pub(crate) fn count_publication(&mut self) {
+        self.flushes += 1;
+        self.spans = Arc::default();
+    }
+
     /// Returns the parts of a table or index with these numbers, in the order of their numbers.
     pub(crate) fn parts_of(&self, table: TableId, numbers: PartNumbers) -> impl Iterator<Item = &Part> {
         let bounds = (table, *numbers.start())..=(table, *numbers.end());
@@ -382,15 +403,11 @@ impl State {
         buffers.iter().any(|buffer| buffer.last_change(key).is_some())
     }
 
-    /// Returns the current revision of a row. [`are_unchanged`](Self::are_unchanged) compares it later to detect
-    /// changes.
-    pub(crate) fn revision(&self, table: TableId, key: &[u8]) -> Revision {
-        self.revision_in(&self.buffers(table), key)
-    }
-
-    fn revision_in(&self, buffers: &[Arc<TableBuffer>], key: &[u8]) -> Revision {
+    /// Returns the revision of a row whose mutations were collected from the buffers of this state.
+    /// [`are_unchanged`](Self::are_unchanged) compares it later to detect changes.
+    pub(crate) fn revision_of(&self, found: &Buffered) -> Revision {
         Revision {
-            last: buffers.iter().find_map(|buffer| buffer.last_change(key)),
+            last: found.last,
             flushes: self.flushes,
         }
     }
@@ -410,11 +427,16 @@ impl State {
     /// Returns true if no row has changed since its revision was taken. May return false for unchanged rows if a flush
     /// was published in between.
     pub(crate) fn are_unchanged(&self, table: TableId, rows: &[(Bytes, Revision)]) -> bool {
+        if rows.is_empty() {
+            return true;
+        }
         let buffers = self.buffers(table);
+        // Each lock is taken once for all rows.
+        let buffers: Vec<LockedBuffer<'_>> = buffers.iter().map(|buffer| buffer.lock()).collect();
         rows.iter().all(|(key, seen)| {
-            let now = self.revision_in(&buffers, key);
-            match (seen.last, now.last) {
-                (None, None) => seen.flushes == now.flushes,
+            let now = buffers.iter().find_map(|buffer| buffer.last_change(key));
+            match (seen.last, now) {
+                (None, None) => seen.flushes == self.flushes,
                 (last, now) => last == now,
             }
         })
@@ -439,8 +461,12 @@ pub(crate) struct RangeRevision(Revision);
 pub(crate) fn buffered(buffers: &[Arc<TableBuffer>], key: &[u8]) -> Buffered {
     let mut all: Vec<Mutations> = Vec::new();
     let mut needs_part = true;
+    let mut last = None;
     for buffer in buffers {
-        match buffer.find(key) {
+        let (found, sequence) = buffer.find_with_sequence(key);
+        // The first buffer with a change is the newest one.
+        last = last.or(sequence);
+        match found {
             Found::Nothing => {}
             Found::Deleted => {
                 needs_part = false;
@@ -459,6 +485,7 @@ pub(crate) fn buffered(buffers: &[Arc<TableBuffer>], key: &[u8]) -> Buffered {
     Buffered {
         mutations: all.into_iter().rev().flatten().collect(),
         needs_part,
+        last,
     }
 }
 
@@ -469,6 +496,8 @@ pub(crate) struct Buffered {
     pub(crate) mutations: Vec<Bytes>,
     /// True if the mutations apply to the row in the part.
     pub(crate) needs_part: bool,
+    /// Sequence of the last change of the row; `None` if the buffers have no change of the row.
+    last: Option<SequenceNumber>,
 }
 
 /// Number of changes that were checked but not yet applied, by the hash of the row key.
@@ -515,19 +544,21 @@ impl PendingRows {
     /// partition.
     pub(crate) fn begin_rows<'k>(&self, table: TableId, keys: impl Iterator<Item = (&'k [u8], usize)>) {
         let (mut rows, mut partitions) = (self.rows.lock(), self.partitions.lock());
-        for (key, partition) in keys {
-            *rows.entry(self.hash(table, key)).or_default() += 1;
-            *partitions.entry(self.hash(table, &key[..partition])).or_default() += 1;
-        }
+        by_partition(
+            keys,
+            |key| *rows.entry(self.hash(table, key)).or_default() += 1,
+            |partition, count| *partitions.entry(self.hash(table, partition)).or_default() += count,
+        );
     }
 
     /// Reverses [`begin_rows`](Self::begin_rows).
     pub(crate) fn end_rows<'k>(&self, table: TableId, keys: impl Iterator<Item = (&'k [u8], usize)>) {
         let (mut rows, mut partitions) = (self.rows.lock(), self.partitions.lock());
-        for (key, partition) in keys {
-            end(&mut rows, self.hash(table, key));
-            end(&mut partitions, self.hash(table, &key[..partition]));
-        }
+        by_partition(
+            keys,
+            |key| end(&mut rows, self.hash(table, key), 1),
+            |partition, count| end(&mut partitions, self.hash(table, partition), count),
+        );
     }
 
     pub(crate) fn begin_ranges(&self, count: u32) {
@@ -539,20 +570,88 @@ impl PendingRows {
     }
 }
 
-fn end(counts: &mut Counts, hash: u64) {
+/// Passes each key to `row`, and the prefix of each run of keys of one partition to `partition`, with the number of
+/// these keys. Each key is given with the length of the prefix that names its partition. Most writes have many rows of
+/// few partitions.
+fn by_partition<'k>(
+    keys: impl Iterator<Item = (&'k [u8], usize)>,
+    mut row: impl FnMut(&[u8]),
+    mut partition: impl FnMut(&[u8], u32),
+) {
+    let mut run: Option<(&[u8], u32)> = None;
+    for (key, length) in keys {
+        row(key);
+        let name = &key[..length];
+        if let Some((last, count)) = &mut run
+            && *last == name
+        {
+            *count += 1;
+            continue;
+        }
+        if let Some((last, count)) = run.replace((name, 1)) {
+            partition(last, count);
+        }
+    }
+    if let Some((last, count)) = run {
+        partition(last, count);
+    }
+}
+
+/// Subtracts `ended` pending changes of a hash.
+fn end(counts: &mut Counts, hash: u64, ended: u32) {
     if let Entry::Occupied(mut count) = counts.entry(hash) {
-        match count.get() {
-            ..=1 => {
+        match count.get().checked_sub(ended) {
+            None | Some(0) => {
                 count.remove();
             }
-            _ => *count.get_mut() -= 1,
+            Some(left) => *count.get_mut() = left,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(tideline_testkit::proptest_config(256))]
+
+        /// Entries of rows with keys of one byte for the partition and one for the rest. They end in any order.
+        #[test]
+        fn rows_and_partitions_are_pending_until_the_last_entry_with_them_ends(
+            entries in proptest::collection::vec(
+                (proptest::collection::vec((0..3u8, 0..4u8), 0..12), any::<prop::sample::Index>()),
+                0..6,
+            ),
+        ) {
+            let pending = PendingRows::default();
+            let table = TableId(1);
+            let (mut open, mut order) = (Vec::new(), Vec::new());
+            for (rows, at) in entries {
+                let keys = rows.into_iter().map(|(partition, rest)| vec![partition, rest]);
+                let keys: Vec<Vec<u8>> = keys.collect();
+                pending.begin_rows(table, keys.iter().map(|key| (key.as_slice(), 1)));
+                open.push(keys);
+                order.push(at);
+            }
+            for at in order {
+                for partition in 0..3 {
+                    let is_pending = open.iter().flatten().any(|key| key[0] == partition);
+                    prop_assert_eq!(pending.is_partition_pending(table, &[partition]), is_pending);
+                    for rest in 0..4 {
+                        let key = [partition, rest];
+                        let is_pending = open.iter().flatten().any(|open| open[..] == key);
+                        prop_assert_eq!(pending.is_any_pending(table, [&key[..]].into_iter()), is_pending);
+                    }
+                }
+                let ended = open.swap_remove(at.index(open.len()));
+                pending.end_rows(table, ended.iter().map(|key| (key.as_slice(), 1)));
+            }
+            prop_assert!(pending.rows.lock().is_empty() && pending.partitions.lock().is_empty());
+        }
+    }
 
     #[test]
     fn a_part_that_is_about_to_move_has_a_later_format() {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,19 +18,21 @@ use tideline_log::{Log, LogError, Manifest, ModelError, ModelTag, Replay, Replay
 use tideline_model::{SequenceNumber, TableId, Tier, Timestamp};
 
 use crate::archived::ArchivedParts;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Joins};
 use crate::buffer::Generation;
 use crate::changed::SearchQueues;
 use crate::dictionaries::{self, Dictionaries};
 use crate::division::PartNumbers;
-use crate::entry::{Change, Entry};
+use crate::entry::Entry;
 use crate::expiry::Expiry;
 use crate::fragments::FRAGMENT_BYTES;
 use crate::large::LargeUses;
 use crate::moves::Moves;
 use crate::mutation::Effect;
+use crate::singles::AbsentSingles;
 use crate::state::{PART_FORMAT, PART_FORMAT_VALUES, Part, PartDetail, PartKey, PendingRows, State};
 use crate::tables::{TableRules, Tables, TablesCache, rules_of};
+use crate::versions::{StoredVersions, Versions};
 use crate::{codec, error};
 
 /// Settings of the store.
@@ -93,25 +95,25 @@ struct Replayed {
     active: Generation,
     /// Rules of the tables and indexes that exist.
     tables: Tables,
-    newest: i64,
+    versions: StoredVersions,
     searches: SearchQueues,
 }
 
 impl WideReplay {
-    /// Reads the parts of a manifest. `rows` are all rows of this manifest.
+    /// Reads the parts of a manifest. `rows` are all rows of this manifest, and `now` is the trusted time.
     ///
     /// # Errors
     ///
     /// [`LogError::StoredRow`] if the row of a part of a wide table cannot be read.
-    pub fn new(manifest: &Manifest, rows: &[ManifestRow]) -> Result<Self, LogError> {
+    pub fn new(manifest: &Manifest, rows: &[ManifestRow], now: Timestamp) -> Result<Self, LogError> {
         let tables = Tables::new(manifest, &Tables::default());
         let parts = read_parts(rows)?;
-        let newest = parts.values().map(|part| part.detail.newest).max();
+        let versions = StoredVersions::new(parts.values().map(|part| &part.detail), now.nanos());
         let replayed = Replayed {
             parts,
             active: Generation::default(),
             tables,
-            newest: newest.unwrap_or(i64::MIN),
+            versions,
             searches: SearchQueues::default(),
         };
         Ok(Self(Arc::new(Mutex::new(replayed))))
@@ -133,11 +135,7 @@ impl Replay for WideReplay {
                 request: None,
             });
         };
-        for change in &entry.changes {
-            if let Change::Row { mutation, .. } = change {
-                replayed.newest = replayed.newest.max(codec::time_of(mutation)?);
-            }
-        }
+        replayed.versions.add(&entry)?;
         let table = entry.table;
         let request = entry.request;
         let versions_max = rules.versions_max;
@@ -170,12 +168,16 @@ pub struct WideStore {
     /// Numbers of the parts that rows were written to, by table. Contains only divided tables whose parts were counted
     /// since the start.
     pub(crate) written_parts: Mutex<BTreeMap<TableId, BTreeSet<i32>>>,
-    /// Newest version that this process has assigned, or has found in parts and in the journal at startup.
-    pub(crate) newest: AtomicI64,
+    /// Versions that this process assigns.
+    pub(crate) versions: Versions,
     /// Number of changes committed since the start, by table.
     pub(crate) committed: Mutex<BTreeMap<TableId, u64>>,
     /// Number of batches of single rows that were removed since the start because blocks contain these rows.
     pub(crate) packings: AtomicU64,
+    /// Joins of blocks since the start.
+    pub(crate) joins: Joins,
+    /// Parts without single rows.
+    pub(crate) singles: AbsentSingles,
     /// Held while a flush or a packing changes the stored rows of a part.
     pub(crate) part_writes: Mutex<()>,
     /// Held while rows with generated ids are numbered and sent to the committer.
@@ -215,9 +217,11 @@ impl WideStore {
             tables: TablesCache::default(),
             new_parts: Mutex::default(),
             written_parts: Mutex::default(),
-            newest: AtomicI64::new(replayed.newest),
+            versions: Versions::new(&replayed.versions),
             committed: Mutex::default(),
             packings: AtomicU64::new(0),
+            joins: Joins::default(),
+            singles: AbsentSingles::default(),
             part_writes: Mutex::default(),
             generated: Mutex::default(),
             searches: std::mem::take(&mut replayed.searches),
@@ -230,7 +234,12 @@ impl WideStore {
 
     /// Returns the blocks of a part.
     pub(crate) fn blocks(&self, part: PartRef) -> Blocks<'_> {
-        Blocks::new(self.log.backend().as_ref(), part, &self.dictionaries)
+        let blocks = Blocks::new(self.log.backend().as_ref(), part, &self.dictionaries);
+        // If the lease is limited, a late write of an earlier owner may still take effect.
+        match self.log.has_limited_lease() {
+            true => blocks,
+            false => blocks.with_joins(&self.joins),
+        }
     }
 
     /// Returns the current state.
@@ -296,23 +305,17 @@ impl WideStore {
     }
 
     /// Returns a version for a write: the trusted time in nanoseconds, or the newest version so far plus one if this is
-    /// higher. Each call returns a higher number than all earlier calls, even after a restart.
+    /// higher. Each call returns a higher number than all earlier calls, even after a restart. At the end of the
+    /// supported time the last number is repeated, and writes fail with
+    /// [`WideError::NoVersions`](crate::WideError::NoVersions).
     pub fn next_version(&self) -> i64 {
-        let now = self.log.trusted_now().now.nanos();
-        let mut next = now;
-        let given = self
-            .newest
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |newest| {
-                next = now.max(newest.saturating_add(1));
-                Some(next)
-            });
-        debug_assert!(given.is_ok());
-        next.min(Timestamp::MAX.nanos())
+        self.version_at(self.log.trusted_now().now.nanos())
     }
 
-    /// Returns the newest version so far.
-    pub(crate) fn newest(&self) -> i64 {
-        self.newest.load(Ordering::Relaxed)
+    /// Returns a version like [`next_version`](Self::next_version), for the trusted time `now` in nanoseconds. Many
+    /// versions need only one read of the clock.
+    pub(crate) fn version_at(&self, now: i64) -> i64 {
+        self.versions.next(now)
     }
 
     /// Returns the memory in bytes of the active generation and of all frozen generations.

@@ -180,6 +180,16 @@ impl TableRules {
         self.ttl.is_some() || self.parts().is_some_and(of_parts)
     }
 
+    /// Returns true if a flush may drop expired rows and cells. Otherwise a delete in the journal removes them: it
+    /// removes the shares of a row in several parts together, and also its index entries and documents. If these
+    /// stayed, they would be found again once `ttl` is extended.
+    pub(crate) fn drops_expired(&self) -> bool {
+        self.groups.is_empty()
+            && self.indexes.is_empty()
+            && self.searches.is_empty()
+            && self.entries.is_none()
+    }
+
     /// Returns the number of the first part whose rows can be written at a time.
     pub(crate) fn writable_from(&self, now: i64) -> i32 {
         self.parts().map_or(i32::MIN, |parts| parts.writable_from(now))

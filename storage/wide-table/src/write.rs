@@ -32,6 +32,10 @@ pub const ROW_BYTES_MAX: usize = 8 << 20;
 pub const COLUMN_BYTES_MAX: usize = 2 << 20;
 /// Maximum size of the changes and the stored outcome of one write, in bytes: half of the largest journal entry.
 pub const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Limited quantity in the [`WideError::TooLarge`] of a write with too many bytes. Fewer rows may fit.
+pub const WRITE_SIZE: &str = "the size of a write with its index entries in bytes";
+/// Limited quantity in the [`WideError::TooLarge`] of a write whose outcome has too many bytes. Fewer rows may fit.
+pub const OUTCOME_SIZE: &str = "the size of the response of a write with an idempotency key in bytes";
 /// Number of attempts before a write is refused as contended.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -149,13 +153,16 @@ pub enum Refused {
     Overflow(ColumnName<'static>),
     /// The row would be larger than [`ROW_BYTES_MAX`]; holds its size.
     TooLarge(usize),
+    /// The changes of the row and of its index entries would be larger than [`WRITE_BYTES_MAX`]; holds their size.
+    WriteTooLarge(usize),
     /// The column with its versions would be larger than [`COLUMN_BYTES_MAX`]; holds its size.
     ColumnTooLarge(ColumnName<'static>, usize),
     /// The row cannot have an entry in an index; holds the reason.
     NotIndexable(String),
-    /// The part of the row was dropped, or is older than the setting `keep` allows; holds the start of the first part
-    /// that is kept.
+    /// The part of the row was dropped; holds the start of the first part that is kept.
     PartDropped(Timestamp),
+    /// The part of the row is older than the setting `keep` allows; holds the start of the first part that is kept.
+    PartHidden(Timestamp),
     /// The part of the row is too old to be written; holds the start of the first part that can be written.
     PartClosed(Timestamp),
     /// The part of the row is in the archive, or is being archived.
@@ -256,8 +263,15 @@ impl WideStore {
         let compared = self.compared(table, options)?;
         // The lock is held until the entry is sent, so the order of the entries is that of the ids.
         let _order = self.generated.lock();
-        let writes = make(&mut || self.next_version())?;
+        let now = self.log.trusted_now().now.nanos();
+        let mut last_id = None;
+        let writes = make(&mut || {
+            let id = self.version_at(now);
+            last_id = Some(id);
+            id
+        })?;
         let remember = |outcomes: &[RowOutcome]| remember(&writes, outcomes);
+        let compared = (compared, last_id);
         let begun = self.begin_compared(threads, table, &writes, options, &remember, compared)?;
         Ok((writes, begun))
     }
@@ -276,7 +290,7 @@ impl WideStore {
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
     ) -> Result<Begun> {
-        let compared = self.compared(table, options)?;
+        let compared = (self.compared(table, options)?, None);
         self.begin_compared(threads, table, writes, options, remember, compared)
     }
 
@@ -288,7 +302,8 @@ impl WideStore {
         Ok((seen, changed))
     }
 
-    /// Begins a write whose required state was compared.
+    /// Begins a write whose required state was compared. `last_id` is the last id that was assigned for it; `None` without
+    /// generated ids.
     fn begin_compared(
         self: &Arc<Self>,
         threads: &LogThreads,
@@ -296,7 +311,7 @@ impl WideStore {
         writes: &[RowWrite<'_>],
         options: &WriteOptions,
         remember: &dyn Fn(&[RowOutcome]) -> Option<RequestRecord>,
-        (mut seen, changed): (Seen, Option<usize>),
+        ((mut seen, changed), last_id): ((Seen, Option<usize>), Option<i64>),
     ) -> Result<Begun> {
         if let Some(changed) = changed {
             return Ok(Begun {
@@ -317,18 +332,19 @@ impl WideStore {
         }
         // Without its outcome, a repeated request would be executed again.
         let outcome_bytes = request.as_ref().map_or(0, |request| request.outcome.len());
-        check_bytes(
-            "the size of the response of a write with an idempotency key in bytes",
-            outcome_bytes,
-            OUTCOME_BYTES_MAX,
-        )?;
+        check_bytes(OUTCOME_SIZE, outcome_bytes, OUTCOME_BYTES_MAX)?;
+        if self.versions.are_exhausted() {
+            return Err(WideError::NoVersions);
+        }
+        let newest = self.versions.to_record(&changes, last_id);
         let entry = Entry {
             table,
             request,
+            newest: newest.map_err(|reason| WideError::Damaged { table, reason })?,
             changes,
             index_changes,
         };
-        check_bytes("the size of a write in bytes", entry.bytes(), WRITE_BYTES_MAX)?;
+        check_bytes(WRITE_SIZE, entry.bytes(), WRITE_BYTES_MAX)?;
         let entry = WideEntry::new(Arc::clone(self), entry, options.durability, seen, partitions);
         Ok(Begun {
             submitted: Some(threads.submit(Box::new(entry))?),
@@ -432,6 +448,7 @@ impl WideStore {
                 request: None,
                 changes: ranges.iter().cloned().map(Change::DeleteRange).collect(),
                 index_changes: Vec::new(),
+                newest: None,
             };
             // The entry is refused if an index was created meanwhile.
             self.commit(threads, entry, durability, seen)

@@ -244,7 +244,7 @@ impl Tokenizer for WordTokenizer {
     type TokenStream<'a> = Words;
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> Words {
-        // A word that is not indexed has a position, so that the words around it are no phrase.
+        // A word that is not indexed has a position, so that the words around it do not form a phrase.
         let words = analyzed(self.0, text).into_iter().enumerate();
         let words = words.filter(|(_, word)| word.word.len() <= KEYWORD_BYTES_MAX);
         let tokens = words.map(|(position, word)| Token {

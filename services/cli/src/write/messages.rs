@@ -1,7 +1,8 @@
 //! Sends lines of messages to a feed: `tideline feed send --file`.
 //!
 //! Requests are sent one after the other, because messages of a feed have the order of their writes. A request has at most
-//! [`REQUEST_MESSAGES_MAX`] messages. The server writes either all of them or none.
+//! [`REQUEST_MESSAGES_MAX`] messages. The server writes either all of them or none. If the server refuses a request as too
+//! large, such as one with too many entries of inboxes, this request and all later ones have half as many messages.
 //!
 //! A message with an id can be sent again. After a failure that may have stored messages, a request is therefore
 //! retried only if all of its messages have an id; a request refused with 429 is always retried. A repeated run over
@@ -21,7 +22,7 @@ use super::record::Framing;
 use super::rows::{jitter, text_of};
 use crate::client::Client;
 use crate::commands::pause;
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Refusal, Result};
 use crate::output;
 
 /// Maximum number of messages of a request.
@@ -53,11 +54,19 @@ struct Counters {
     retries: u64,
 }
 
+/// Message of a line.
+#[derive(Debug)]
+struct Line {
+    /// Number of the line in the file.
+    number: u64,
+    message: Members,
+    has_id: bool,
+}
+
 /// Request with the messages of some lines.
 #[derive(Debug, PartialEq, Eq)]
 struct SendRequest {
     body: String,
-    messages: usize,
     /// True if all messages have an id, so that the request can be sent again.
     is_repeatable: bool,
 }
@@ -108,35 +117,51 @@ fn send_all(client: &Client, path: &str, file: &MessageFile<'_>, counters: &mut 
     let mut cutter: Cutter<Box<dyn Read>> =
         Cutter::new(text_of(file.path).map_err(failed)?, Framing::Ndjson, limits);
     let mut shown = Instant::now();
+    let mut messages_max = REQUEST_MESSAGES_MAX;
     while let Some(block) = cutter.next(None).map_err(failed)? {
-        let request = request_of(&block, file)?;
-        if request.messages == 0 {
-            continue;
-        }
-        let sent = deliver(client, path, &request, file.patience, counters).inspect_err(|_| {
-            eprintln!(
-                "{}: the {} messages from line {} on failed; those before are sent",
-                file.path.display(),
-                output::count(request.messages as u64),
-                output::count(block.first_line)
-            );
-        })?;
-        let repeated = sent.messages.iter().filter(|message| message.repeated).count() as u64;
-        counters.requests += 1;
-        counters.repeated += repeated;
-        counters.written += sent.messages.len() as u64 - repeated;
-        if !file.is_json && shown.elapsed() >= PROGRESS_INTERVAL {
-            eprintln!("{} messages", output::count(counters.written + counters.repeated));
-            shown = Instant::now();
+        let lines = lines_of(&block, file)?;
+        let mut rest = lines.as_slice();
+        while let Some(first) = rest.first() {
+            let (batch, after) = rest.split_at(rest.len().min(messages_max));
+            let sent = match deliver(client, path, &request_of(batch)?, file.patience, counters) {
+                Ok(sent) => sent,
+                // The limits depend on the table and on the members of the feed, so the right number is not known.
+                Err(CliError::Refused(refusal)) if is_too_large(&refusal) && batch.len() > 1 => {
+                    messages_max = batch.len() / 2;
+                    continue;
+                }
+                Err(failure) => {
+                    eprintln!(
+                        "{}: the {} messages from line {} on failed; those before are sent",
+                        file.path.display(),
+                        output::count(batch.len() as u64),
+                        output::count(first.number)
+                    );
+                    return Err(failure);
+                }
+            };
+            rest = after;
+            let repeated = sent.messages.iter().filter(|message| message.repeated).count() as u64;
+            counters.requests += 1;
+            counters.repeated += repeated;
+            counters.written += sent.messages.len() as u64 - repeated;
+            if !file.is_json && shown.elapsed() >= PROGRESS_INTERVAL {
+                eprintln!("{} messages", output::count(counters.written + counters.repeated));
+                shown = Instant::now();
+            }
         }
     }
     Ok(())
 }
 
-/// Returns the request for the messages of a block. Messages without an id get one if the file has a beginning for ids.
-fn request_of(block: &RecordBlock, file: &MessageFile<'_>) -> Result<SendRequest> {
+/// Returns true if the server can accept the messages of a refused request in smaller requests.
+fn is_too_large(refusal: &Refusal) -> bool {
+    matches!(refusal.code.as_str(), "over_limit" | "body_too_large")
+}
+
+/// Returns the messages of a block. Messages without an id get one if the file has a beginning for ids.
+fn lines_of(block: &RecordBlock, file: &MessageFile<'_>) -> Result<Vec<Line>> {
     let mut messages = Vec::new();
-    let mut is_repeatable = true;
     let lines = block.bytes.split(|byte| *byte == b'\n');
     for (number, line) in (block.first_line..).zip(lines) {
         let line = line.trim_ascii();
@@ -150,23 +175,30 @@ fn request_of(block: &RecordBlock, file: &MessageFile<'_>) -> Result<SendRequest
                 plain::syntax(line, &error)
             ))
         })?;
-        let has_id = message.get("id").is_some();
+        let mut has_id = message.get("id").is_some();
         if let (false, Some(beginning)) = (has_id, file.ids) {
             let id = json!(format!("{beginning}-{number}")).to_string();
             let id = serde_json::value::RawValue::from_string(id)
                 .map_err(|error| CliError::Incomplete(error.to_string()))?;
             message.push("id", &id);
-        } else {
-            is_repeatable &= has_id;
+            has_id = true;
         }
-        messages.push(message);
+        messages.push(Line {
+            number,
+            message,
+            has_id,
+        });
     }
-    let count = messages.len();
+    Ok(messages)
+}
+
+/// Returns the request with the messages of lines.
+fn request_of(lines: &[Line]) -> Result<SendRequest> {
+    let messages: Vec<&Members> = lines.iter().map(|line| &line.message).collect();
     let body = serde_json::to_string(&messages).map_err(|error| CliError::Incomplete(error.to_string()))?;
     Ok(SendRequest {
         body: format!("{{\"messages\":{body}}}"),
-        messages: count,
-        is_repeatable,
+        is_repeatable: lines.iter().all(|line| line.has_id),
     })
 }
 
@@ -233,20 +265,23 @@ mod tests {
 
     #[test]
     fn messages_keep_their_digits_and_get_ids() {
-        let lines = block("{\"columns\":{\"n\":1.50}}\n\n{\"id\":\"a\",\"columns\":{}}\n");
-        let request = request_of(&lines, &file(Some("x"))).expect("messages");
+        let text = block("{\"columns\":{\"n\":1.50}}\n\n{\"id\":\"a\",\"columns\":{}}\n");
+        let lines = lines_of(&text, &file(Some("x"))).expect("messages");
+        assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [8, 10]);
+        let request = request_of(&lines).expect("a request");
         assert_eq!(
             request,
             SendRequest {
                 body:
                     "{\"messages\":[{\"columns\":{\"n\":1.50},\"id\":\"x-8\"},{\"id\":\"a\",\"columns\":{}}]}"
                         .to_owned(),
-                messages: 2,
                 is_repeatable: true,
             }
         );
-        assert!(!request_of(&lines, &file(None)).expect("messages").is_repeatable);
-        let failure = request_of(&block("{}\nx\n"), &file(None)).expect_err("not JSON");
+        let lines = lines_of(&text, &file(None)).expect("messages");
+        assert!(!request_of(&lines).expect("a request").is_repeatable);
+        assert!(request_of(&lines[1..]).expect("a request").is_repeatable);
+        let failure = lines_of(&block("{}\nx\n"), &file(None)).expect_err("not JSON");
         assert!(failure.to_string().starts_with("in.ndjson:9: "), "{failure}");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tideline_condition::ValueRef;
 use tideline_key_codec::tuple::KeyValue;
-use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm, TableId, TtlScope};
+use tideline_model::{ColumnType, PartPeriod, SearchColumnSpec, SearchForm, TableId};
 use tideline_search_index::rows::{RowDocument, RowTraits};
 use tideline_wide_table::{CellValue, ColumnName, Damage, Mutation, StoredRow};
 
@@ -73,9 +73,8 @@ impl Sources {
             let number = logical.iter().position(|key| key.name == parts.by)?;
             Some((number, parts.every))
         });
-        let ttl = table.settings().ttl;
         Self {
-            cells_expire: ttl.is_some_and(|ttl| ttl.of == TtlScope::Cell),
+            cells_expire: table.settings().cells_expire(),
             table,
             columns,
             parts,

@@ -38,6 +38,10 @@ const CLAIMED_MAX: usize = 1_000;
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the documents of expired rows are removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum time after which a build reads a page again that could not be read.
+const BUILD_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum of this time.
+const BUILD_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Page of rows that one step of a build reads.
 const BUILD_PAGE: PageLimit = PageLimit {
     rows_max: 500,
@@ -83,7 +87,11 @@ pub(super) fn run(task: Task) {
     };
     tracing::warn!(error = %failure, index = state.id.0, "a search index of rows failed; it is built again");
     rows.abandon_search(state.id);
-    state.status.lock().last_error = Some(failure.to_string());
+    {
+        let mut status = state.status.lock();
+        status.last_error = Some(failure.to_string());
+        status.is_waiting = false;
+    }
     state.set_phase(IndexPhase::Failed);
 }
 
@@ -102,11 +110,21 @@ struct Indexer {
     parts: VecDeque<(i32, KeyRange)>,
     /// True if the build must begin with an empty index.
     is_fresh: bool,
+    /// Pause of the build; `None` if its last page was read.
+    pause: Option<Pause>,
     /// Position of the changes that were claimed, and of the build.
     position: RowPosition,
     /// Number of changes and rows since the last commit.
     count: usize,
     since: Instant,
+}
+
+/// Pause of a build after a page of rows could not be read.
+struct Pause {
+    /// Time of the next attempt.
+    until: Instant,
+    /// Error of the last attempt.
+    reason: String,
 }
 
 /// Failure of the index or of a read of rows.
@@ -159,6 +177,7 @@ impl Indexer {
             left: BTreeSet::new(),
             parts: VecDeque::new(),
             is_fresh,
+            pause: None,
             position,
             count: 0,
             since: Instant::now(),
@@ -185,13 +204,7 @@ impl Indexer {
         }
         let mut expired = Instant::now();
         loop {
-            let patience = match (&self.position.build, self.count) {
-                (Some(_), _) => Duration::ZERO,
-                _ if !self.parts.is_empty() => Duration::ZERO,
-                (None, 0) => IDLE_AFTER,
-                (None, _) => COMMIT_DELAY.saturating_sub(self.since.elapsed()),
-            };
-            let state = self.rows.wait_changes(self.state.id, patience);
+            let state = self.rows.wait_changes(self.state.id, self.patience());
             match state {
                 QueueState::Closed => break,
                 QueueState::Abandoned => return Err(Failure::Behind),
@@ -202,7 +215,7 @@ impl Indexer {
                 QueueState::Idle | QueueState::Changes { .. } => {}
             }
             self.take()?;
-            if self.position.build.is_some() {
+            if self.position.build.is_some() && self.pause_left().is_zero() {
                 self.build_page()?;
             }
             self.build_part()?;
@@ -223,6 +236,29 @@ impl Indexer {
             self.commit()?;
         }
         Ok(())
+    }
+
+    /// Returns the time that the thread waits for changes if it has no other work.
+    fn patience(&self) -> Duration {
+        if !self.parts.is_empty() {
+            return Duration::ZERO;
+        }
+        let until_page = match self.position.build {
+            Some(_) => self.pause_left(),
+            None => IDLE_AFTER,
+        };
+        match self.count {
+            0 => until_page,
+            _ => until_page.min(COMMIT_DELAY.saturating_sub(self.since.elapsed())),
+        }
+    }
+
+    /// Returns the rest of the pause of the build.
+    fn pause_left(&self) -> Duration {
+        let until = self.pause.as_ref().map(|pause| pause.until);
+        until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Takes changes from the queue and indexes their rows. Returns the number of changes.
@@ -347,16 +383,25 @@ impl Indexer {
             start: start.unwrap_or_default(),
             end: None,
         };
-        let page =
-            match self
-                .rows
-                .page_with_hidden(self.state.table, &range, Direction::Ascending, BUILD_PAGE)
-            {
-                // The queue of a dropped table is closed soon.
-                Err(WideError::NoTable(_)) => return Ok(()),
-                page => page?,
-            };
-        match around("search_index", "page", || self.index_page(page))? {
+        let (table, tier) = (self.state.table, self.state.tier);
+        let begun = Instant::now();
+        let page = self.rows.page_to_index(table, tier, &range, BUILD_PAGE);
+        let indexed = match page {
+            Ok(page) => around("search_index", "page", || self.index_page(page)),
+            Err(error) => Err(error.into()),
+        };
+        let next = match indexed {
+            // The queue of a dropped table is closed soon.
+            Err(Failure::Rows(WideError::NoTable(_))) => return Ok(()),
+            // The position of the build has not changed, so the page is read again.
+            Err(Failure::Rows(error)) if is_temporary(&error) => {
+                self.pause(begun.elapsed(), error.to_string());
+                return Ok(());
+            }
+            indexed => indexed?,
+        };
+        self.resume();
+        match next {
             Some(next) => self.position.build = Some(hex(&next.start)),
             None => {
                 self.position.build = None;
@@ -366,6 +411,39 @@ impl Indexer {
             }
         }
         Ok(())
+    }
+
+    /// Begins a pause of the build, or extends it, after an attempt of the duration `attempt`. Logs only its begin.
+    fn pause(&mut self, attempt: Duration, reason: String) {
+        if self.pause.is_none() {
+            tracing::warn!(
+                error = %reason,
+                index = self.state.id.0,
+                "the build of a search index waits, because rows cannot be read; it is continued when they can be read"
+            );
+        }
+        {
+            let mut status = self.state.status.lock();
+            status.last_error = Some(reason.clone());
+            status.is_waiting = true;
+        }
+        // During an attempt, which can last until a timeout of the archive, no changes are indexed, so writes and flushes
+        // wait. Longer attempts are therefore less frequent.
+        let pause = attempt.saturating_mul(3).clamp(BUILD_PAUSE, BUILD_PAUSE_MAX);
+        self.pause = Some(Pause {
+            until: Instant::now() + pause,
+            reason,
+        });
+    }
+
+    /// Ends the pause of the build, if there is one.
+    fn resume(&mut self) {
+        if self.pause.take().is_some() {
+            tracing::info!(index = self.state.id.0, "the build of a search index continues");
+            let mut status = self.state.status.lock();
+            status.last_error = None;
+            status.is_waiting = false;
+        }
     }
 
     /// Removes the documents of rows that expired at least the purge delay ago, of dropped parts, and of parts that
@@ -403,9 +481,19 @@ impl Indexer {
         })?;
         self.rows
             .confirm_changes(self.state.id, SequenceNumber(self.position.end));
-        self.state.status.lock().last_error = None;
+        self.state.status.lock().last_error = self.pause.as_ref().map(|pause| pause.reason.clone());
         self.count = 0;
         self.since = Instant::now();
         Ok(())
+    }
+}
+
+/// Returns true if rows could not be read because the archive or the backend does not serve them now. The index is
+/// intact, so a new build from the beginning would not help.
+fn is_temporary(error: &WideError) -> bool {
+    match error {
+        WideError::Archive(_) | WideError::NoArchive => true,
+        WideError::Backend(error) => error.kind().is_retryable(),
+        _ => false,
     }
 }

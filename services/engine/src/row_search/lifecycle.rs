@@ -97,6 +97,11 @@ impl RowSearches {
         running.indexes.get(&id).map(|index| Arc::clone(&index.state))
     }
 
+    /// Returns true after the database was closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.lock().is_closed
+    }
+
     /// Returns the states of indexes, in the order of `specs`; `None` for an index without an indexer.
     pub(super) fn states<'s>(
         &self,
@@ -125,7 +130,7 @@ impl Engine {
     ) -> Result<Arc<WideTable>> {
         let alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
-        self.check_operates(table, wide.table().spec().model)?;
+        self.check_definable(wide.table())?;
         let known = &wide.settings().search_indexes;
         if !replace && known.iter().any(|known| known.name == index.name) {
             return Err(EngineError::IndexExists {
@@ -179,7 +184,7 @@ impl Engine {
     pub fn drop_search_index(&self, table: &str, name: &str) -> Result<()> {
         let alone = self.lock_settings();
         let wide = self.table_of_rows(table)?;
-        self.check_operates(table, wide.table().spec().model)?;
+        self.check_definable(wide.table())?;
         if !wide
             .settings()
             .search_indexes
@@ -384,10 +389,14 @@ impl Engine {
             for index in spec.wide.iter().flat_map(|wide| &wide.search_indexes) {
                 let state = self.row_searches.state(TableId(index.id));
                 let status = state.map(|state| state.status.lock().clone());
+                let is_waiting = status.as_ref().is_some_and(|status| status.is_waiting);
                 let problem = match status.map(|status| (status.phase, status.last_error)) {
                     Some((IndexPhase::Built, _)) => continue,
                     Some((IndexPhase::Opening, None)) => "is being opened".to_owned(),
                     Some((_, None)) => "is being built".to_owned(),
+                    Some((_, Some(error))) if is_waiting => {
+                        format!("is being built, and waits until rows can be read: {error}")
+                    }
                     Some((_, Some(error))) => format!("failed and is built again: {error}"),
                     None => "cannot be started; it is retried".to_owned(),
                 };

@@ -15,8 +15,9 @@ use crate::indexes::{INDEX_NAME_BYTES_MAX, check_tier};
 /// Maximum number of columns of a search index.
 const SEARCH_COLUMNS_MAX: usize = 1_000;
 
-/// Checks the search indexes of new or altered settings.
-pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> {
+/// Checks the search indexes of new or altered settings. `before` holds the settings before the change; `None` for a
+/// new table.
+pub(crate) fn check_searches(wide: &WideSpec, before: Option<&WideSpec>, indexes_max: usize) -> Result<()> {
     let names: HashSet<&str> = wide
         .search_indexes
         .iter()
@@ -30,7 +31,11 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
         });
     }
     let known = DeclaredColumns::new(wide)?;
+    let known_before = before.map(DeclaredColumns::new).transpose()?;
     for index in &wide.search_indexes {
+        if let Some(before) = &known_before {
+            check_none_removed(index, before, &known)?;
+        }
         if index.name.is_empty() || index.name.len() > INDEX_NAME_BYTES_MAX {
             return Err(EngineError::Invalid(format!(
                 "the name of a search index has {} bytes; 1 to {INDEX_NAME_BYTES_MAX} are allowed",
@@ -68,6 +73,24 @@ pub(crate) fn check_searches(wide: &WideSpec, indexes_max: usize) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Refuses the removal of a declared column that a search index has.
+fn check_none_removed(
+    index: &SearchIndexSpec,
+    before: &DeclaredColumns,
+    known: &DeclaredColumns,
+) -> Result<()> {
+    let mut columns = index.columns.iter().map(|column| &column.column);
+    let is_removed = |name: &&String| known.column_type(name).is_none() && before.column_type(name).is_some();
+    match columns.find(is_removed) {
+        None => Ok(()),
+        Some(name) => Err(EngineError::Invalid(format!(
+            "search index {:?} has the column {name:?}; before the column is removed, drop the index, or replace it by an \
+             index without the column",
+            index.name
+        ))),
+    }
 }
 
 /// Checks the number of shards and the routing columns.
@@ -173,9 +196,17 @@ pub(super) fn columns_of(known: &DeclaredColumns, columns: &[SearchColumnSpec]) 
     for column in columns {
         let name = &column.column;
         let Some(declared) = known.column_type(name) else {
-            return Err(EngineError::Invalid(format!(
-                "column {name:?} is neither declared nor part of the key; declare it with its type first"
-            )));
+            let reason = match known.layout().computed_from(name) {
+                Some(of) => format!(
+                    "column {name:?} of the key is computed, so it cannot be indexed; index the columns from which it \
+                     is computed: {}",
+                    of.join(", ")
+                ),
+                None => format!(
+                    "column {name:?} is neither declared nor part of the key; declare it with its type first"
+                ),
+            };
+            return Err(EngineError::Invalid(reason));
         };
         let form = form_of(declared, column).ok_or_else(|| {
             EngineError::Invalid(format!(

@@ -4,7 +4,8 @@
 use tideline_engine::{EngineError, ErrorKind};
 use tideline_model::feed::{MessageSettings, rows_of};
 use tideline_model::{
-    ColumnType, FeedSpec, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec, WideSpec,
+    ColumnType, FeedSpec, KeyColumnSpec, KeyOrder, KeySource, TableModel, TableName, TableSpec, TtlScope,
+    WideSpec,
 };
 
 use crate::support::Fixture;
@@ -27,6 +28,7 @@ fn spec(model: TableModel) -> TableSpec {
         large_values: None,
         cut_values: false,
         codecs: false,
+        ttl_of: TtlScope::default(),
         limits: Vec::new(),
         groups: Vec::new(),
         ttl: None,

@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Waiting, stoppable};
+use crate::audit_detail;
 use crate::condition::{to_attribute, to_selector};
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
@@ -64,6 +65,12 @@ async fn change(
     }): Json<ChangeAttributes>,
 ) -> Result<Response> {
     let now = app.engine.now();
+    app.note_detail(format!(
+        "timelines: {}; set: {}; remove: {}",
+        audit_detail::json(&timelines),
+        audit_detail::json(&set),
+        audit_detail::json(&remove)
+    ));
     let changes = changes_of(set, remove, now)?;
     let selector = to_selector(expand_selector(&app, &table, timelines)?, now)?;
     let permit = app.permit(&app.requested_jobs).await?;

@@ -14,22 +14,28 @@ use std::sync::Arc;
 
 use axum::Json as JsonResponse;
 use axum::http::StatusCode;
-use serde::Deserialize;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
+use tideline_engine::model::feed::INBOX;
 use tideline_engine::model::{TableModel, TimelineId};
 use tideline_engine::{Engine, ErrorKind, WideTable};
+use tideline_message_feed::inbox;
 use tideline_message_feed::members::delete_feed as delete_with_members;
 use tideline_message_feed::read::{
-    self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, ReadTerms, Room,
+    self as reading, FEEDS_MAX, PAGE_MESSAGES, PAGE_MESSAGES_MAX, Page, ReadTerms, Room,
 };
 use tideline_message_feed::search::search as search_messages;
-use tideline_message_feed::viewer::{check_writable, readable_feed};
+use tideline_message_feed::viewer::{check_writable, named_inbox_user, readable_feed};
 use tideline_message_feed::{MessageEncoder, MessageList};
 use tideline_openapi::ErrorCode;
+use tideline_openapi::condition::Condition;
 use tideline_openapi::feed::{
-    FeedDetail, FeedError, FeedPage, FeedPages, MergeFeeds, MergedPage, MessagesFound, PutFeed, ReadFeeds,
-    SearchMessages, Sequence,
+    FeedChanged, FeedDetail, FeedError, FeedPage, FeedPages, FeedWritten, MergeFeeds, MergedPage,
+    MessagesFound, PutFeed, ReadFeeds, SearchMessages, Sequence,
 };
 use tideline_openapi::timeline::{TimelineList, TimelineSearch};
 use tideline_results::attribute_view;
@@ -45,7 +51,7 @@ use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::resources::query::describe;
 use crate::resources::rows::{RowTier, answer, tier_of};
-use crate::resources::timelines::{find_in, to_changes};
+use crate::resources::timelines::{attributes_set, find_in, to_changes};
 use crate::resources::{Failures, QueryFailures, page_limit};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -82,6 +88,17 @@ struct FeedPath {
     feed: String,
 }
 
+/// Returns the table and the id of a feed that a request reads on behalf of `user`. The inbox of another user is refused.
+fn feed_to_read(
+    engine: &Engine,
+    path: &FeedPath,
+    user: Option<&str>,
+) -> Result<(Arc<WideTable>, TimelineId)> {
+    let table = engine.feed_table(&path.table)?;
+    let feed = readable_feed(engine, &table, &FeedName::parse(&path.feed), user)?;
+    Ok((table, feed))
+}
+
 /// Principal of a write that concerns a feed or a user.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -93,16 +110,55 @@ struct PrincipalQuery {
     principal: Option<String>,
 }
 
+/// Principal of a read of feeds.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct FeedQuery {
+    /// Principal on whose behalf the request reads. The inboxes of other users are refused, and a search does not find
+    /// them.
+    #[serde(rename = "as", default)]
+    principal: Option<String>,
+}
+
+/// Principal of a read whose body can have the principal too.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ViewerQuery {
+    /// Principal on whose behalf the request reads, like the member `as` of the body. If both differ, the request is
+    /// refused.
+    #[serde(rename = "as", default)]
+    principal: Option<String>,
+}
+
+impl ViewerQuery {
+    /// Sets the principal of a body that has none.
+    fn join(self, of_body: &mut Option<String>) -> Result<()> {
+        let Some(of_query) = self.principal else {
+            return Ok(());
+        };
+        if let Some(other) = of_body.as_deref().filter(|other| *other != of_query) {
+            return Err(Failure::invalid(format!(
+                "as: the query has {of_query:?}, and the body has {other:?}; name one principal"
+            )));
+        }
+        *of_body = Some(of_query);
+        Ok(())
+    }
+}
+
 /// Create a feed, or set its attributes
 ///
 /// The first message of a feed creates it too. A feed is named by a type and tags, such as `room,name=lobby`; commas,
-/// spaces and equals signs within names are escaped with a backslash.
+/// spaces and equals signs within names are escaped with a backslash. A token without a role that reads gets only the id
+/// of the feed and the attributes that the request has set.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "put_feed",
     params(FeedPath, PrincipalQuery),
     request_body = PutFeed,
-    responses((status = 200, description = "The feed", body = FeedDetail), Failures)
+    responses((status = 200, description = "The feed", body = FeedWritten), Failures)
 )]
 async fn put(
     app: Grant,
@@ -110,9 +166,9 @@ async fn put(
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<PrincipalQuery>,
     Json(PutFeed { attributes }): Json<PutFeed>,
-) -> Result<JsonResponse<FeedDetail>> {
+) -> Result<JsonResponse<FeedWritten>> {
     let changes = to_changes(attributes, app.engine.now())?;
-    let detail = app.change(move |engine| {
+    let written = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = FeedName::parse(&feed);
         check_writable(engine, &table, &feed, query.principal.as_deref())?;
@@ -120,26 +176,33 @@ async fn put(
         if !changes.is_empty() {
             engine.set_attributes(table.table(), feed, &changes)?;
         }
-        detail_of(engine, &table, feed, id)
+        Ok(match engine.check_reads() {
+            Ok(()) => FeedWritten::Feed(detail_of(engine, &table, feed, id)?),
+            Err(_) => FeedWritten::Changed(FeedChanged {
+                id: feed.to_string(),
+                attributes: attributes_set(changes),
+                request_id: id.into(),
+            }),
+        })
     });
-    Ok(JsonResponse(detail.await?))
+    Ok(JsonResponse(written.await?))
 }
 
 /// Describe a feed
 #[utoipa::path(
     security(("token" = ["read"])),
     get, path = "/v1/tables/{table}/feeds/{feed}", tag = "feeds", operation_id = "read_feed",
-    params(FeedPath),
+    params(FeedPath, FeedQuery),
     responses((status = 200, description = "The feed", body = FeedDetail), Failures)
 )]
 async fn describe_feed(
     app: Grant,
     id: RequestId,
-    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Path(path): Path<FeedPath>,
+    Query(query): Query<FeedQuery>,
 ) -> Result<JsonResponse<FeedDetail>> {
     let detail = app.read(move |engine| {
-        let table = engine.feed_table(&table)?;
-        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let (table, feed) = feed_to_read(engine, &path, query.principal.as_deref())?;
         detail_of(engine, &table, feed, id)
     });
     Ok(JsonResponse(detail.await?))
@@ -183,7 +246,7 @@ async fn delete_feed(
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/search", tag = "feeds", operation_id = "search_feeds",
-    params(FeedTablePath),
+    params(FeedTablePath, FeedQuery),
     request_body = TimelineSearch,
     responses((status = 200, description = "A page of feeds", body = TimelineList), Failures)
 )]
@@ -191,8 +254,14 @@ async fn search(
     app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
-    Json(search): Json<TimelineSearch>,
+    Query(query): Query<FeedQuery>,
+    Json(mut search): Json<TimelineSearch>,
 ) -> Result<JsonResponse<TimelineList>> {
+    if let Some(user) = query.principal
+        && app.engine.feed_table(&table)?.feed().inboxes.is_some()
+    {
+        search.condition = Some(without_other_inboxes(&user, search.condition)?);
+    }
     find_in(&app, (TableModel::Feed, table), search, id).await
 }
 
@@ -203,7 +272,7 @@ async fn search(
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/read", tag = "feeds", operation_id = "read_feeds",
-    params(FeedTablePath),
+    params(FeedTablePath, ViewerQuery),
     request_body = ReadFeeds,
     responses((status = 200, description = "A page of each feed", body = FeedPages), QueryFailures)
 )]
@@ -211,8 +280,10 @@ async fn read(
     app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
-    Json(request): Json<ReadFeeds>,
+    Query(query): Query<ViewerQuery>,
+    Json(mut request): Json<ReadFeeds>,
 ) -> Result<JsonResponse<FeedPages>> {
+    query.join(&mut request.principal)?;
     check_model(&app, &table)?;
     check_feeds(request.feeds.len())?;
     let limit = page_limit(request.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
@@ -257,14 +328,8 @@ async fn read(
                 viewer: seen.viewer.clone(),
                 ..terms_of(&request, cursor)
             };
-            let page = reading::page(
-                engine,
-                table,
-                (feed, &terms),
-                &encoder,
-                (limit, &mut room),
-                is_stopped,
-            )?;
+            let reads = (&terms, &encoder, limit);
+            let page = page_of(engine, table, (feed, &name), reads, &mut room, is_stopped)?;
             Ok(FeedPage {
                 feed: cursor.feed.clone(),
                 messages: raw(page.messages.to_json())?,
@@ -284,11 +349,12 @@ async fn read(
 /// Read messages of several feeds in one order
 ///
 /// Returns the messages of the feeds, for example of all authors whom a user follows, in the order of time, feed and
-/// sequence number. Messages of different feeds with equal times and sequence numbers are all returned.
+/// sequence number. Messages of different feeds with equal times and sequence numbers are all returned. Of an inbox,
+/// only the messages that were sent to it directly are returned.
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/merge", tag = "feeds", operation_id = "merge_feeds",
-    params(FeedTablePath),
+    params(FeedTablePath, ViewerQuery),
     request_body = MergeFeeds,
     responses((status = 200, description = "A page of messages", body = MergedPage), QueryFailures)
 )]
@@ -296,8 +362,10 @@ async fn merge(
     app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
-    Json(request): Json<MergeFeeds>,
+    Query(query): Query<ViewerQuery>,
+    Json(mut request): Json<MergeFeeds>,
 ) -> Result<JsonResponse<MergedPage>> {
+    query.join(&mut request.principal)?;
     check_model(&app, &table)?;
     check_feeds(request.feeds.len())?;
     let limit = page_limit(request.limit, PAGE_MESSAGES, PAGE_MESSAGES_MAX)?;
@@ -349,7 +417,7 @@ async fn merge(
 #[utoipa::path(
     security(("token" = ["read"])),
     post, path = "/v1/tables/{table}/feeds/messages/search", tag = "feeds", operation_id = "search_messages",
-    params(FeedTablePath),
+    params(FeedTablePath, ViewerQuery),
     request_body = SearchMessages,
     responses((status = 200, description = "A page of messages", body = MessagesFound), QueryFailures)
 )]
@@ -357,8 +425,10 @@ async fn find_messages(
     app: Grant,
     id: RequestId,
     Path(FeedTablePath { table }): Path<FeedTablePath>,
-    Json(request): Json<SearchMessages>,
+    Query(query): Query<ViewerQuery>,
+    Json(mut request): Json<SearchMessages>,
 ) -> Result<JsonResponse<MessagesFound>> {
+    query.join(&mut request.principal)?;
     check_model(&app, &table)?;
     let description = describe(id.clone(), &table, "messages", &request);
     let found = answer(
@@ -382,6 +452,53 @@ async fn find_messages(
         waiting: end.waiting,
         next: end.next,
         request_id: id.into(),
+    }))
+}
+
+/// Reads a page of one of several feeds. The page of an inbox has the messages that the inbox shows, each with its feed.
+fn page_of(
+    engine: &Engine,
+    table: &Arc<WideTable>,
+    (feed, name): (TimelineId, &FeedName),
+    (terms, encoder, limit): (&ReadTerms, &MessageEncoder, usize),
+    room: &mut Room,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Page> {
+    // Only the type of a feed with an id is read from storage.
+    let Some(user) = named_inbox_user(engine, table, name)? else {
+        let limits = (limit, room);
+        return Ok(reading::page(
+            engine,
+            table,
+            (feed, terms),
+            encoder,
+            limits,
+            is_stopped,
+        )?);
+    };
+    let encoder = MessageEncoder {
+        has_feed: true,
+        ..encoder.clone()
+    };
+    let limit = match room.bytes {
+        0 => 0,
+        _ => limit.min(room.messages),
+    };
+    let page = inbox::page(engine, table, (&user, terms), &encoder, limit, is_stopped)?;
+    room.messages -= page.messages.len();
+    room.bytes = room.bytes.saturating_sub(page.messages.items().len());
+    Ok(page)
+}
+
+/// Extends the condition of a search for feeds, so that it finds no inbox of another user.
+fn without_other_inboxes(user: &str, condition: Option<Condition>) -> Result<Condition> {
+    let other = json!({"not": {"and": [
+        {"property": "measurement", "equals": INBOX}, {"not": {"tag": "user", "equals": user}}]}});
+    let other = serde_json::from_value::<Condition>(other);
+    let Condition(other) = other.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+    Ok(Condition(match condition {
+        None => other,
+        Some(Condition(condition)) => tideline_engine::condition::Condition::And(vec![other, condition]),
     }))
 }
 
@@ -443,4 +560,25 @@ fn check_model(app: &Grant, table: &str) -> Result<()> {
 /// Converts JSON to a part of a response.
 pub(crate) fn raw(json: String) -> Result<Box<RawValue>> {
     RawValue::from_string(json).map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))
+}
+
+/// Returns a response with a list of items that `write_items` appends as JSON, with an expected size of `bytes`. `rest`
+/// is the response without items, and `begin` is its JSON up to the first item. A serializer would parse items again
+/// that are JSON already. Other items are written by crates that, unlike this one, are compiled for speed.
+fn with_items(
+    begin: &str,
+    bytes: usize,
+    write_items: impl FnOnce(&mut Vec<u8>),
+    rest: &impl Serialize,
+) -> Result<Response> {
+    let rest = serde_json::to_vec(rest);
+    let rest = rest.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
+    let rest = rest
+        .strip_prefix(begin.as_bytes())
+        .expect("the list follows the first members");
+    let mut json = Vec::with_capacity(begin.len() + bytes + rest.len());
+    json.extend_from_slice(begin.as_bytes());
+    write_items(&mut json);
+    json.extend_from_slice(rest);
+    Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
 }

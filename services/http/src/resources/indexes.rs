@@ -14,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path};
 use crate::failure::{Failure, Result};
@@ -87,6 +88,8 @@ async fn create(
     Path(WideTablePath { table }): Path<WideTablePath>,
     JsonBody(body): JsonBody<CreateIndex>,
 ) -> Result<(StatusCode, Json<IndexDetail>)> {
+    app.note_change(format!("/v1/tables/{table}/indexes/{}", body.name));
+    app.note_detail(audit_detail::members(&body));
     let created = app.change(move |engine| {
         let wide = engine.table_of_rows(&table)?;
         let name = body.name.clone();

@@ -83,7 +83,7 @@ async fn list(app: Grant, id: RequestId, Query(query): Query<JobQuery>) -> Resul
         .filter(|_| more)
         .map(|job| ListPosition::of(job).encode());
     Ok(Json(JobList {
-        jobs: jobs.into_iter().map(view).collect(),
+        jobs: jobs.into_iter().map(|job| view(app.shown(job))).collect(),
         next,
         request_id: id.into(),
     }))
@@ -147,15 +147,19 @@ async fn start(
         _ => run(&app, kind, table, wait).await?,
     };
     let state = together(&jobs);
-    let stats = app.read(|engine| Ok(engine.stats().store)).await?;
+    // The figures count the data of all tables, so only a token that may use all of them gets them.
+    let stats = match app.access.check_all() {
+        Ok(()) => Some(app.read(|engine| Ok(engine.stats().store)).await?),
+        Err(_) => None,
+    };
     let response = StartedJobs {
         kind,
         state,
         duration_ms: begun.elapsed().as_millis() as u64,
-        jobs: jobs.into_iter().map(view).collect(),
-        head_points: stats.head_points,
-        segments: stats.segments as u64,
-        segment_bytes: stats.segment_bytes,
+        jobs: jobs.into_iter().map(|job| view(app.shown(job))).collect(),
+        head_points: stats.as_ref().map(|stats| stats.head_points),
+        segments: stats.as_ref().map(|stats| stats.segments as u64),
+        segment_bytes: stats.as_ref().map(|stats| stats.segment_bytes),
         request_id: id.into(),
     };
     let status = match state {
@@ -174,7 +178,7 @@ async fn start(
 )]
 async fn read(app: Grant, id: RequestId, Path(JobPath { job }): Path<JobPath>) -> Result<Json<JobDetail>> {
     let found = app.scheduler.job(job).ok_or(SchedulerError::NoSuchJob(job))?;
-    Ok(detail(found, id))
+    Ok(detail(app.shown(found), id))
 }
 
 /// Pause a job
@@ -242,7 +246,7 @@ where
     let job = blocking(move || Ok(operation(&scheduler)?)).await?;
     let table = job.table.as_ref().map(|table| table.name.as_str());
     app.note_detail(audited(job.kind, table));
-    Ok(detail(job, id))
+    Ok(detail(app.shown(job), id))
 }
 
 /// Returns the kind and the table of a job for its audit record.

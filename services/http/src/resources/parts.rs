@@ -155,6 +155,9 @@ async fn restore_parts(
 ) -> Result<(StatusCode, Json<PartsRestored>)> {
     app.note_detail(audit_detail::members(&body));
     let (from, to) = (time("from", &body.from)?, time("to", &body.to)?);
+    if from >= to {
+        return Err(Failure::new(ErrorCode::Invalid, "`from` must be before `to`"));
+    }
     let hold = body.hold.0;
     if hold <= 0 {
         return Err(Failure::new(ErrorCode::Invalid, "for must be longer than 0s"));

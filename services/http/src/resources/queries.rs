@@ -75,8 +75,12 @@ async fn cancel(
     id: RequestId,
     Path(QueryPath { query }): Path<QueryPath>,
 ) -> Json<CancelledQuery> {
+    let cancelled = app.running.cancel(query, |query| app.sees_table(&query.table));
+    if !cancelled {
+        app.note_change(String::new());
+    }
     Json(CancelledQuery {
         request_id: id.into(),
-        cancelled: app.running.cancel(query, |query| app.sees_table(&query.table)),
+        cancelled,
     })
 }

@@ -220,6 +220,23 @@ pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<ResultFormat> {
     })
 }
 
+/// Fails if the client does not accept JSON, for a resource that has no other format.
+pub(crate) fn check_accepts_json(headers: &HeaderMap) -> Result<()> {
+    let accept = headers.get_all(header::ACCEPT).iter();
+    let mut ranges = accept
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .peekable();
+    let is_json = |range| ResultFormat::accepted(std::iter::once(range)) == Some(ResultFormat::Json);
+    if ranges.peek().is_none() || ranges.any(is_json) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorCode::NotAcceptable,
+        "none of the accepted content types is supported; use application/json",
+    ))
+}
+
 /// Returns an error if rows are missing although the request set no limit and the format has no next page.
 fn check_complete(options: &ResultOptions, summary: &Summary) -> Result<()> {
     if !options.is_incomplete(summary) {

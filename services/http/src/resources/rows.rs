@@ -7,23 +7,22 @@ mod aggregate;
 mod explain;
 mod formats;
 mod import;
+mod refresh;
 mod rekey;
 mod statistics;
 mod tier;
 mod why;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::Json as JsonResponse;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tideline_connections::{BodyError, Permit};
-use tideline_engine::model::SequenceNumber;
-use tideline_engine::row_search::BACK_PRESSURE_MAX;
+use tideline_connections::{BodyError, Permit, ReceivedBody};
 use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{
     CountRows, DeleteRows, GetRows, Refresh, RowIntegers, RowWrite, RowsBody, RowsCounted, RowsDeleted,
@@ -39,7 +38,6 @@ use tideline_rows::read::{
     PAGE_BYTES_MAX, PAGE_ROWS, PAGE_ROWS_MAX, PAGE_SCANNED_MAX, ScanTerms, delete as delete_range,
     get as get_rows, keys_of,
 };
-use tideline_rows::search::WAIT_MAX;
 use tideline_rows::write::{
     Begun, OutcomeSink, begin, read_body, reads_nothing, reads_only_hot_rows, write as write_rows,
     write_lines,
@@ -47,6 +45,7 @@ use tideline_rows::write::{
 use tideline_rows::{
     ColumnPages, Outcomes, PageLimits, RowsError, Scan, Selection, Transaction, WriteSettings,
 };
+use tokio::sync::oneshot;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -59,22 +58,22 @@ use crate::extract::{Json, Path, Query, content_type, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::ingest::request_key;
+use crate::inline_reads::InlineReads;
 use crate::resources::query::{accepted_format, describe};
 use crate::resources::{Failures, QueryFailures, WideTablePath, page_limit};
 use crate::running::Description;
 use crate::stream::{self, ResponseWriter, WriteContext};
+use refresh::wait_with_outcomes;
+pub(crate) use refresh::{wait_for_searches, wait_searches};
 pub(crate) use tier::{RowReading, RowTier, in_tier, tier_of};
 use tier::{has_cold_keys, is_cold_scan};
 
 /// Maximum size of an uncompressed body, in bytes, that is parsed without switching to a blocking thread. Parsing it
 /// takes some tens of microseconds.
-pub(crate) const SMALL_BYTES: usize = 8 << 10;
+const SMALL_BYTES: usize = 8 << 10;
 
 /// Maximum number of rows that a write may read on a thread of the runtime.
 const INLINE_ROWS_MAX: usize = 4;
-
-/// Time between two checks whether a search index has caught up.
-const BACK_PRESSURE_STEP: Duration = Duration::from_millis(10);
 
 /// Media type of a body or response with one JSON value per line.
 pub(crate) const NDJSON: &str = "application/x-ndjson";
@@ -138,9 +137,10 @@ struct DeleteQuery {
 ///
 /// Puts, updates and deletes rows. A row with a condition is written only if the condition is met. Either all
 /// writes of a partition are applied or none of them; partitions are independent of each other. The first key
-/// column that is neither a hash prefix nor a bucket determines the partition of a row. Rows that are written
-/// become visible and durable together. Writes are applied in their order; each write applies to the result of the
-/// writes before it.
+/// column that is neither a hash prefix nor a bucket, together with the hash prefixes and buckets before it, determines
+/// the partition of a row. If the partition of a row that is not valid cannot be determined, no row of the request is
+/// written. Rows that are written become visible and durable together. Writes are applied in their order; each write
+/// applies to the result of the writes before it.
 ///
 /// The response is 200 if at least one row was written or the request has no rows; check the outcomes. If no
 /// row was written, the response is an error that contains the outcomes: 409 `condition_failed` if a condition
@@ -149,18 +149,19 @@ struct DeleteQuery {
 ///
 /// In `application/x-ndjson`, each line of the body is one write. The server cuts the lines into entries of up to 1,000
 /// lines or 1 MiB, and the lines of an entry are handled like a request. The response has status 200 and one line per
-/// outcome, followed by a line with the counts. A line that is not valid is refused. If the first entry cannot be
-/// stored, the response is an error. If a later entry cannot be stored, its lines and all lines after it are
-/// `not_applied`; `retryable` states whether to send them again.
+/// outcome, followed by a line with the counts. A line that is not valid is refused, with the other lines of its partition
+/// in its entry; if its partition cannot be determined, it is refused alone. If the first entry cannot be stored, the
+/// response is an error. If a later entry cannot be stored, its lines and all lines after it are `not_applied`;
+/// `retryable` states whether to send them again.
 ///
 /// `unchanged` makes the request an optimistic transaction of one partition: it lists rows and ranges with the
 /// revisions that earlier reads with `revisions` have returned. If a listed row or range has changed since, nothing is
 /// written, and the response is 409 `condition_failed`; read again, and repeat.
 ///
 /// With an `Idempotency-Key`, a request with the same key within a day returns the outcomes of the first
-/// request and writes nothing; returned rows are omitted if they exceed 1 MiB. The same key with another body
-/// returns 422. For NDJSON the key covers each entry, so a repeated request continues where the first request
-/// ended.
+/// request and writes nothing; returned rows are omitted if they exceed 1 MiB, and the token needs a role that reads if
+/// the outcomes contain rows. The same key with another body returns 422. For NDJSON the key covers each entry, so a
+/// repeated request continues where the first request ended.
 #[utoipa::path(
     security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/rows", tag = "rows", operation_id = "write_rows",
@@ -219,25 +220,8 @@ async fn write(
     wait_for_searches(&app.engine, &table).await;
     let permit = app.permit(&app.writes).await?;
     if is_lines {
-        let work = WriteContext {
-            permit: Some(permit),
-            cancel: Cancel::new(),
-        };
-        let writing = app.clone();
-        return stream::respond(&app, NDJSON, work, move |writer| {
-            let body = received.decode()?;
-            let engine = &writing.engine;
-            let table = engine.wide_table(&table)?;
-            let mut sink = OutcomeLines(writer);
-            let written = write_lines(engine, &table, &body, &settings, &mut sink)?;
-            let end = RowsEnd {
-                counts: written.counts,
-                position: written.position.map(|position| position.0.to_string()),
-                searchable: query.refresh.map(|Refresh::Wait| wait_searchable(engine, &table)),
-            };
-            put_line(writer, &end).map_err(stream::client_left)
-        })
-        .await;
+        let lines = (received, permit);
+        return answer_lines(&app, table, lines, settings, query.refresh).await;
     }
     let engine = app.engine.clone();
     let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
@@ -261,25 +245,61 @@ async fn write(
         let RowsBody { rows, unchanged } = read_body(&body).map_err(unreadable)?;
         settings.transaction = Transaction::new(&table, &unchanged)?;
         let outcomes = write_rows(&engine, &table, &rows, &body, &settings)?;
-        let searchable = query
-            .refresh
-            .map(|Refresh::Wait| wait_searchable(&engine, &table));
-        Ok((outcomes, searchable))
+        let awaited = query.refresh.map(|Refresh::Wait| engine.await_writes(&table));
+        Ok((outcomes, awaited))
     });
-    let (outcomes, searchable) = written.await?;
+    let (outcomes, awaited) = written.await?;
+    let searchable = match awaited {
+        Some(awaited) => Some(wait_with_outcomes(&app, &outcomes, awaited).await),
+        None => None,
+    };
     Ok(report(outcomes, searchable, id, false))
 }
 
-/// Waits while search indexes of a table are far behind, for at most [`BACK_PRESSURE_MAX`]. The wait uses no permit and
-/// no thread, so that it does not delay writes to other tables. Does not wait if the table does not exist.
-pub(crate) async fn wait_for_searches(engine: &Engine, table: &str) {
-    let Ok(table) = engine.table_of_rows(table) else {
-        return;
+/// Writes the lines of a body, and returns the response with a line for each of them. With `refresh`, the last line of
+/// the response follows when searches find the write.
+async fn answer_lines(
+    app: &Grant,
+    table: String,
+    (received, permit): (ReceivedBody, Permit),
+    settings: WriteSettings,
+    refresh: Option<Refresh>,
+) -> Result<Response> {
+    let work = WriteContext {
+        permit: Some(permit),
+        cancel: Cancel::new(),
     };
-    let deadline = Instant::now() + BACK_PRESSURE_MAX;
-    while engine.is_search_behind(&table) && Instant::now() < deadline {
-        tokio::time::sleep(BACK_PRESSURE_STEP).await;
+    let (sender, written) = oneshot::channel();
+    let engine = app.engine.clone();
+    let response = stream::respond(app, NDJSON, work, move |writer| {
+        let body = received.decode()?;
+        let table = engine.wide_table(&table)?;
+        let mut sink = OutcomeLines(writer);
+        let written = write_lines(&engine, &table, &body, &settings, &mut sink)?;
+        let end = RowsEnd {
+            counts: written.counts,
+            position: written.position.map(|position| position.0.to_string()),
+            searchable: None,
+        };
+        let Some(Refresh::Wait) = refresh else {
+            return put_line(writer, &end).map_err(stream::client_left);
+        };
+        // Fails only if the client has disconnected.
+        let _ = sender.send((end, engine.await_writes(&table)));
+        Ok(())
+    })
+    .await?;
+    if refresh.is_none() {
+        return Ok(response);
     }
+    let engine = app.engine.clone();
+    Ok(stream::followed_by(response, async move {
+        let (mut end, awaited) = written.await.map_err(io::Error::other)?;
+        end.searchable = Some(wait_searches(&engine, awaited).await);
+        let mut line = serde_json::to_vec(&end)?;
+        line.push(b'\n');
+        io::Result::Ok(Bytes::from(line))
+    }))
 }
 
 /// Outcomes of a write as lines of its response.
@@ -293,12 +313,6 @@ impl OutcomeSink for OutcomeLines<'_> {
     fn while_waiting(&mut self, wait: &mut dyn FnMut()) {
         self.0.while_waiting(wait);
     }
-}
-
-/// Waits until searches find all writes so far. Returns false after [`WAIT_MAX`].
-fn wait_searchable(engine: &Engine, table: &WideTable) -> bool {
-    let everything = SequenceNumber(u64::MAX);
-    engine.wait_all_searchable(table, everything, Instant::now() + WAIT_MAX)
 }
 
 /// Writes the rows of a small request, and waits for the commit without occupying a thread: switching threads would
@@ -748,6 +762,7 @@ async fn delete(
     Json(request): Json<DeleteRows>,
 ) -> Result<JsonResponse<RowsDeleted>> {
     app.note_detail(format!("rows: {}", audit_detail::json(&request)));
+    wait_for_searches(&app.engine, &table).await;
     let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
     let cancel = Cancel::new();
@@ -777,19 +792,46 @@ where
     T: Send + 'static,
     F: FnOnce(&Engine, &Arc<WideTable>, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
 {
+    answer_inline(app, description, tier, || None, query).await
+}
+
+/// Returns the result of a request like [`answer`], but can run a short request on the current thread of the runtime.
+/// `inline` is called when the request has its permit. It returns `None` for a request that is not short, and otherwise
+/// the state of short reads and the table. A read of this table must not wait for limits of the table.
+pub(crate) async fn answer_inline<'r, T, F>(
+    app: &Grant,
+    description: Description,
+    tier: RowTier,
+    inline: impl FnOnce() -> Option<(&'r InlineReads, Arc<WideTable>)> + Send,
+    query: F,
+) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce(&Engine, &Arc<WideTable>, &dyn Fn() -> bool) -> Result<T> + Send + 'static,
+{
     let permit = tier.permits(app).take(current_client()).await?;
     let cancel = Cancel::new();
     let _waiting = Waiting(Some(cancel.clone()));
-    let app = app.clone();
-    blocking(move || {
+    let reader = app.clone();
+    let mut work = Some(move |table: Option<Arc<WideTable>>| -> Result<T> {
         let _permit = permit;
-        let table = app.engine.table_of_rows(&description.table)?;
-        let _listed = app.running.list(&app.engine, description, cancel.clone());
-        in_tier(&app, &cancel, tier, |reading| {
-            query(&app.engine, &table, &|| reading.is_stopped())
+        let table = match table {
+            Some(table) => table,
+            None => reader.engine.table_of_rows(&description.table)?,
+        };
+        let _listed = reader.running.list(&reader.engine, description, cancel.clone());
+        in_tier(&reader, &cancel, tier, |reading| {
+            query(&reader.engine, &table, &|| reading.is_stopped())
         })
-    })
-    .await
+    });
+    if let Some((reads, table)) = inline() {
+        let here = || work.take().map(|work| work(Some(table)));
+        if let Some(Some(answer)) = reads.run(&**app.engine.clock(), here) {
+            return answer;
+        }
+    }
+    let work = work.expect("a request runs only once");
+    blocking(move || work(None)).await
 }
 
 /// Waits for a query permit, runs `write` on a blocking thread, and streams its output. The request is listed with its

@@ -4,10 +4,9 @@
 //! `tideline_rows` plans searches and counts; the indexers of the engine keep the indexes up to date.
 
 use std::io::Write as _;
-use std::time::Instant;
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tideline_engine::model::{SearchIndexSpec, TableId};
@@ -20,18 +19,19 @@ use tideline_openapi::row_search::{
 };
 use tideline_rows::Selection;
 use tideline_rows::facets::Facets;
-use tideline_rows::search::{Search, WAIT_MAX, finds_only_cold};
+use tideline_rows::search::{Search, finds_only_cold};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::{App, blocking};
+use crate::audit_detail;
 use crate::context::RequestId;
 use crate::extract::{Json as JsonBody, Path, Query};
 use crate::failure::Result;
 use crate::grant::Grant;
-use crate::resources::query::describe;
-use crate::resources::rows::{answer, put, put_end, read as read_rows, tier_of};
+use crate::resources::query::{check_accepts_json, describe};
+use crate::resources::rows::{answer, put, put_end, read as read_rows, tier_of, wait_searches};
 use crate::resources::{Failures, QueryFailures, WideTablePath};
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -126,15 +126,28 @@ async fn create(
     Query(query): Query<CreateQuery>,
     JsonBody(body): JsonBody<CreateSearchIndex>,
 ) -> Result<(StatusCode, Json<SearchIndexDetail>)> {
-    let created = app.change(move |engine| {
-        let (name, replace) = (body.name.clone(), body.replace);
-        let mut wide = engine.create_search_index(&table, body.into(), replace)?;
-        if query.refresh.is_some() && engine.wait_searches_built(&wide, Instant::now() + WAIT_MAX) {
+    app.note_change(format!("/v1/tables/{table}/search-indexes/{}", body.name));
+    app.note_detail(audit_detail::members(&body));
+    let (name, replace) = (body.name.clone(), body.replace);
+    let created = {
+        let table = table.clone();
+        app.change(move |engine| Ok(engine.create_search_index(&table, body.into(), replace)?))
+    };
+    let mut wide = created.await?;
+    let is_built = match query.refresh {
+        Some(Refresh::Wait) => wait_searches(&app.engine, app.engine.await_builds(&wide)).await,
+        None => false,
+    };
+    let engine = app.engine.clone();
+    let created = blocking(move || {
+        if is_built {
             // If the new index replaces an earlier index of the same name, this call completes the replacement.
             engine.follow_searches();
             wide = engine.table_of_rows(&table)?;
         }
-        let newest = views(engine, &wide).into_iter().rfind(|index| index.name == name);
+        let newest = views(&engine, &wide)
+            .into_iter()
+            .rfind(|index| index.name == name);
         Ok(SearchIndexDetail {
             index: newest.ok_or_else(|| wide.no_such_search_index(&name))?,
             request_id: id.into(),
@@ -196,8 +209,10 @@ async fn search(
     id: RequestId,
     Path(WideTablePath { table }): Path<WideTablePath>,
     Query(query): Query<SearchQuery>,
+    headers: HeaderMap,
     JsonBody(request): JsonBody<SearchRows>,
 ) -> Result<Response> {
+    check_accepts_json(&headers)?;
     let description = describe(id.clone(), &table, "search_rows", &request);
     // The tiers of the found rows are known only after the search, so a search of all tiers takes an ordinary query
     // permit.

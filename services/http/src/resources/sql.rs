@@ -96,7 +96,7 @@ struct Parsed {
     post, path = "/v1/sql", tag = "rows", operation_id = "run_sql",
     params(
         SqlQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries of writes of rows; at most 255 bytes")
+        ("Idempotency-Key" = Option<String>, Header, description = "Key for safe retries of writes of rows; at most 255 bytes; for an `UPDATE`, a `DELETE` or `ON DUPLICATE KEY IGNORE` of several rows, at most 252 bytes")
     ),
     request_body = SqlRequest,
     responses(
@@ -201,7 +201,9 @@ async fn run(
             });
             Ok(match written.await? {
                 (WriteResult::Rows(outcomes), plan) => report(outcomes, None, id, plan.ignores_existing),
-                (WriteResult::RangesDeleted, _) => done(SqlAction::Deleted, id),
+                (WriteResult::RangesDeleted(position), _) => {
+                    done(SqlAction::Deleted, Some(position.0.to_string()), id)
+                }
             })
         }
         Statement::Change(change) => change_table(&app, *change, id).await,
@@ -412,7 +414,7 @@ async fn change_table(app: &Grant, statement: TableStatement, id: RequestId) -> 
     if matches!(action, SqlAction::Exists | SqlAction::Missing) {
         app.note_change(String::new());
     }
-    Ok(done(action, id))
+    Ok(done(action, None, id))
 }
 
 /// Returns the description of a change for its audit record.
@@ -428,10 +430,11 @@ fn deleted(condition: Option<&Predicate>) -> String {
     }
 }
 
-/// Returns the response to a statement that returns no rows.
-fn done(action: SqlAction, id: RequestId) -> Response {
+/// Returns the response to a statement that returns no rows, with the position of its changes of rows.
+fn done(action: SqlAction, position: Option<String>, id: RequestId) -> Response {
     JsonResponse(SqlDone {
         done: action,
+        position,
         request_id: id.into(),
     })
     .into_response()

@@ -116,6 +116,7 @@ async fn read(
 ) -> Result<Json<TableDetail>> {
     let found = app.read(move |engine| {
         let table = engine.table_of_any_model(&table)?;
+        engine.check_describable(&table)?;
         Ok(detail(engine, &table, id))
     });
     found.await.map(Json)

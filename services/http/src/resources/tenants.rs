@@ -36,7 +36,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct TenantPath {
-    /// Name of the tenant, 1 to 64 letters, digits, dots, dashes and underscores
+    /// Name of the tenant, 1 to 64 letters, digits, dots, dashes and underscores, but not `.` or `..`
     #[param(example = "acme")]
     tenant: String,
 }

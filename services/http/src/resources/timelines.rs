@@ -14,11 +14,11 @@ use tideline_engine::{Deleted, Timeline, TimelinePage, TimelineSelector};
 use tideline_openapi::condition::Property;
 use tideline_openapi::delete::{DeleteReport, DeleteTimelines};
 use tideline_openapi::timeline::{
-    AttributeChanges, FoundTimeline, Highlight, TextSpan, TimelineDetail, TimelineList, TimelineQuery,
-    TimelineSearch,
+    AttributeChanges, FoundTimeline, Highlight, TextSpan, TimelineChanged, TimelineDetail, TimelineList,
+    TimelineQuery, TimelineSearch, TimelineWritten,
 };
 use tideline_openapi::{AttributeValue, Condition};
-use tideline_results::{suggestion_view, timeline_view};
+use tideline_results::{attribute_view, suggestion_view, timeline_view};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -179,27 +179,48 @@ async fn read(
 /// Set and remove attributes of a timeline
 ///
 /// A value sets an attribute, `null` removes it, and attributes that are not named stay. The change is durable and
-/// searchable when the response is sent.
+/// searchable when the response is sent. A token without a role that reads gets only the id of the timeline and the
+/// attributes that the request has set.
 #[utoipa::path(
     security(("token" = ["write", "timelines"])),
     patch, path = "/v1/tables/{table}/timelines/{id}/attributes", tag = "timelines",
     params(TimelinePath),
     request_body = AttributeChanges,
-    responses((status = 200, description = "The timeline after the change", body = TimelineDetail), Failures)
+    responses((status = 200, description = "The timeline after the change", body = TimelineWritten), Failures)
 )]
 async fn set_attributes(
     app: Grant,
     request_id: RequestId,
     Path(TimelinePath { table, id }): Path<TimelinePath>,
     JsonBody(AttributeChanges(changes)): JsonBody<AttributeChanges>,
-) -> Result<Json<TimelineDetail>> {
+) -> Result<Json<TimelineWritten>> {
     let id = parse_id(&id)?;
     let changes = to_changes(changes, app.engine.now())?;
-    let timeline = app.change(move |engine| {
+    let written = app.change(move |engine| {
         let table = engine.table(&table)?;
-        Ok(engine.set_attributes(&table, id, &changes)?)
+        let timeline = engine.set_attributes(&table, id, &changes)?;
+        Ok(match engine.check_reads() {
+            Ok(()) => TimelineWritten::Timeline(TimelineDetail {
+                timeline: timeline_view(timeline),
+                request_id: request_id.into(),
+            }),
+            Err(_) => TimelineWritten::Changed(TimelineChanged {
+                id: id.to_string(),
+                attributes: attributes_set(changes),
+                request_id: request_id.into(),
+            }),
+        })
     });
-    Ok(detail(timeline.await?, request_id))
+    Ok(Json(written.await?))
+}
+
+/// Returns the attributes that a request sets, for the response to a token that may not read the others.
+pub(crate) fn attributes_set(
+    changes: BTreeMap<String, Option<tideline_engine::catalog::AttributeValue>>,
+) -> BTreeMap<String, AttributeValue> {
+    let set = changes.into_iter();
+    set.filter_map(|(key, value)| Some((key, attribute_view(value?))))
+        .collect()
 }
 
 /// Converts the attributes to set and to remove. Relative times are resolved against `now`.

@@ -140,6 +140,7 @@ async fn respond(
     mut request: WatchRequest,
 ) -> Result<Response> {
     let end = live::end_of(request.time)?;
+    let is_of_existing = live::is_of_existing(request.time);
     let text = EventText::new(request.times, request.int64);
     request.timelines = saved_search::expand_optional(&app, &table, request.timelines)?;
     let request = to_engine(&app, request, headers)?;
@@ -168,6 +169,7 @@ async fn respond(
         watcher,
         group,
         until,
+        existing: is_of_existing.then_some(until),
         ticks,
     };
     Ok(live::respond(app, (source, permit), end, (ready, first)))
@@ -203,14 +205,25 @@ struct TableEvents {
     group: Arc<WatchGroup>,
     /// Position up to which the watch advances.
     until: SequenceNumber,
+    /// Position up to which the watch sends events although its time is over; `None` = it ends at once.
+    existing: Option<SequenceNumber>,
     ticks: watch::Receiver<SequenceNumber>,
+}
+
+impl TableEvents {
+    /// Returns true if no event up to a position is left to read.
+    fn has_read(&self, position: SequenceNumber) -> bool {
+        let watcher = self.watcher.as_ref();
+        watcher.is_none_or(|watcher| watcher.cursor().sequence() >= position)
+    }
 }
 
 impl Source for TableEvents {
     type Cursor = WatchCursor;
 
     async fn step(&mut self) -> Result<Arc<Step<WatchCursor>>> {
-        self.until = *self.ticks.borrow_and_update();
+        // The last tick can be older than the first step.
+        self.until = self.until.max(*self.ticks.borrow_and_update());
         let Self {
             app,
             group,
@@ -228,8 +241,11 @@ impl Source for TableEvents {
     }
 
     fn is_caught_up(&self) -> bool {
-        let watcher = self.watcher.as_ref();
-        watcher.is_none_or(|watcher| watcher.cursor().sequence() >= self.until)
+        self.has_read(self.until)
+    }
+
+    fn can_end(&self) -> bool {
+        self.existing.is_none_or(|existing| self.has_read(existing))
     }
 
     async fn changed(&mut self) -> bool {

@@ -332,3 +332,33 @@ fn indexes_and_generated_keys_accept_large_values_as_before() {
     assert!(found["rows"][0]["columns"]["text"] == text(1, 100_000));
     assert_eq!(remove(&server, "g"), (0, 0));
 }
+
+/// A record of a change contains large values, also when a later change has replaced them, until they are freed.
+#[test]
+fn records_of_changes_name_the_columns_of_freed_values() {
+    let server = Server::start();
+    create(&server, "t", &json!({}));
+    create(&server, "copy", &json!({}));
+    server
+        .json("PUT", "/v1/changes/t", r#"{"tables": ["t"]}"#)
+        .expect(200);
+    put(&server, "a", &columns(1));
+    put(&server, "a", &json!({"n": 2}));
+    let read = || server.get("/v1/changes/t/records").expect(200)["records"].clone();
+    let before = read();
+    assert_eq!(before[0]["columns"], columns(1));
+    assert!(before[0].get("missing").is_none(), "{before}");
+
+    server.engine.seal().expect("flushed");
+    assert_eq!(remove(&server, "t"), (0, 4));
+    let after = read();
+    assert_eq!(after[0]["columns"], json!({"n": 1, "short": "s"}));
+    let mut missing: Vec<String> = serde_json::from_value(after[0]["missing"].clone()).expect("names");
+    missing.sort_unstable();
+    assert_eq!(missing, ["document", "free", "photo", "text"]);
+    assert_eq!(after[1], before[1]);
+    // The remaining members can be written to a copy.
+    let row = json!({"op": after[0]["op"], "key": after[0]["key"], "columns": after[0]["columns"]});
+    let written = post(&server, "/v1/tables/copy/rows", &json!({"rows": [row]}));
+    assert_eq!(written["written"], 1, "{written}");
+}

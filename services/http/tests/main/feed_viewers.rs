@@ -178,11 +178,9 @@ fn writes_of_a_user_are_made_only_on_behalf_of_the_user() {
     ] {
         let own = request(&server, method, &format!("{path}?as=bea"), &body);
         assert_eq!(own.status, status, "{path}: {}", own.text());
-        refused(
-            &request(&server, method, &format!("{path}?as=ann"), &body),
-            403,
-            "forbidden",
-        );
+        let other = request(&server, method, &format!("{path}?as=ann"), &body);
+        refused(&other, 403, "forbidden");
+        assert!(other.text().contains("cannot change"), "{}", other.text());
         refused(
             &request(&server, method, &format!("{path}?user=bea"), &body),
             400,
@@ -218,7 +216,12 @@ fn an_inbox_is_changed_only_on_behalf_of_its_user() {
     let id = server.get(&inbox).expect(200)["id"].clone();
     let by_id = format!("{TABLE}/feeds/{}", id.as_str().expect("an id"));
     let message = json!({"messages": [{"columns": {"text": "own"}}]});
-    for feed in [&inbox, &by_id] {
+    // The labels `__name__` and `user`, in the form of Prometheus' remote write.
+    let labels = "%0A%11%0A%08__name__%12%05inbox%0A%0B%0A%04user%12%03bea";
+    let by_labels = format!("{TABLE}/feeds/{labels}");
+    let member = request(&server, "PUT", &format!("{by_labels}/members/ann"), &json!({}));
+    refused(&member, 400, "invalid");
+    for feed in [&inbox, &by_id, &by_labels] {
         let send = |user: &str| request(&server, "POST", &format!("{feed}/messages{user}"), &message);
         refused(&send("?as=ann"), 403, "forbidden");
         send("?as=bea").expect(200);
@@ -227,6 +230,22 @@ fn an_inbox_is_changed_only_on_behalf_of_its_user() {
         refused(&deleted, 403, "forbidden");
         let page = server.get(&format!("{feed}/messages?as=bea")).expect(200);
         assert!(page.to_string().contains(r#""text":"own""#), "{page}");
+        let sent = send("").expect(200);
+        let sequence = sent["messages"][0]["sequence"]
+            .as_str()
+            .expect("a number")
+            .to_owned();
+        let own = format!("{feed}/messages/{sequence}");
+        for (method, path, body) in [
+            ("PATCH", own.clone(), json!({"columns": {"text": "new"}})),
+            ("POST", format!("{own}/counters"), json!({"add": {"like": 1}})),
+            ("POST", format!("{own}/recall"), json!({})),
+            ("DELETE", own.clone(), json!({})),
+        ] {
+            let change = |user: &str| request(&server, method, &format!("{path}?as={user}"), &body);
+            refused(&change("ann"), 403, "forbidden");
+            change("bea").expect(200);
+        }
     }
     // A refused request does not create the inbox.
     let new = format!("{TABLE}/feeds/inbox,user=zed");
@@ -247,6 +266,83 @@ fn an_inbox_is_changed_only_on_behalf_of_its_user() {
     assert_eq!(deleted.status, 204, "{}", deleted.text());
 }
 
+#[test]
+fn a_feed_of_the_type_of_inboxes_has_only_a_user() {
+    let (server, _) = start();
+    let message = json!({"messages": [{"columns": {"text": "lost"}}]});
+    for feed in ["inbox,user=bea,x=1", "inbox,x=1", "inbox"] {
+        let path = format!("{TABLE}/feeds/{feed}");
+        for (method, path, body) in [
+            ("POST", format!("{path}/messages"), &message),
+            ("POST", format!("{path}/messages?as=bea"), &message),
+            ("PUT", path.clone(), &json!({})),
+        ] {
+            let response = request(&server, method, &path, body);
+            refused(&response, 400, "invalid");
+            assert!(response.text().contains("inbox,user=ann"), "{}", response.text());
+        }
+        assert_eq!(server.get(&path).status, 404, "{feed}");
+    }
+    let other = format!("{TABLE}/feeds/inbox,user=bea,x=1/messages?as=ann");
+    refused(&request(&server, "POST", &other, &message), 403, "forbidden");
+    // The type has no meaning in a table without inboxes.
+    let plain = json!({"name": "plain", "model": "feed", "feed": {}});
+    request(&server, "POST", "/v1/tables", &plain).expect(201);
+    let path = "/v1/tables/plain/feeds/inbox,user=bea,x=1/messages";
+    request(&server, "POST", path, &message).expect(200);
+    assert_eq!(texts(&server.get(path).expect(200)["messages"]), ["lost"]);
+}
+
+#[test]
+fn the_table_of_users_keeps_its_definition() {
+    let (server, sequences) = start();
+    let users = "/v1/tables/team-users";
+    let before = server.get(users).expect(200)["wide"].clone();
+    let column = json!({"name": "mine", "type": "string"});
+    let sql = |statement: &str| request(&server, "POST", "/v1/sql", &json!({"statement": statement}));
+    let index = json!({"name": "mine", "key": [{"name": "feed"}]});
+    let search = json!({"name": "mine", "columns": [{"column": "feed", "as": "keyword"}]});
+    for response in [
+        request(&server, "PATCH", users, &json!({"wide": {"ttl": "1s"}})),
+        request(&server, "PATCH", users, &json!({"wide": {"max_versions": 2}})),
+        request(
+            &server,
+            "PATCH",
+            users,
+            &json!({"wide": {"add_columns": [column]}}),
+        ),
+        request(
+            &server,
+            "PATCH",
+            users,
+            &json!({"wide": {"remove_columns": ["joined"]}}),
+        ),
+        request(&server, "PATCH", users, &json!({"durability": "buffered"})),
+        request(&server, "PATCH", users, &json!({})),
+        request(&server, "DELETE", &format!("{users}/indexes/by_feed"), &json!({})),
+        request(&server, "POST", &format!("{users}/indexes"), &index),
+        request(&server, "POST", &format!("{users}/search-indexes"), &search),
+        request(
+            &server,
+            "DELETE",
+            &format!("{users}/search-indexes/mine"),
+            &json!({}),
+        ),
+        sql("ALTER TABLE `team-users` ADD mine STRING"),
+        sql("CREATE INDEX mine ON `team-users` (feed)"),
+        sql("DROP INDEX by_feed ON `team-users`"),
+    ] {
+        refused(&response, 422, "wrong_model");
+    }
+    assert_eq!(server.get(users).expect(200)["wide"], before);
+    // Members still get messages.
+    let text = json!({"messages": [{"sender": "ann", "columns": {"text": "more"}}]});
+    request(&server, "POST", &format!("{ROOM}/messages"), &text).expect(200);
+    let after = sequences.last().expect("a message");
+    let inbox = server.get(&format!("{TABLE}/users/bea/inbox?after={after}"));
+    assert_eq!(texts(&inbox.expect(200)["messages"]), ["more"]);
+}
+
 /// Creates a search index over the messages, also over the lists of their readers.
 fn create_index(server: &Server) {
     let columns = json!([
@@ -260,6 +356,25 @@ fn create_index(server: &Server) {
 
 fn search(server: &Server, body: &Value) -> Response {
     request(server, "POST", &format!("{TABLE}/feeds/messages/search"), body)
+}
+
+#[test]
+fn a_page_token_continues_only_its_search() {
+    let (server, _) = start();
+    create_index(&server);
+    let first = json!({"as": "ann", "where": {"column": "text", "exists": true}, "limit": 1});
+    let token = search(&server, &first).expect(200)["next"].clone();
+    let mut next = first;
+    next["page_token"] = token;
+    search(&server, &next).expect(200);
+    next["where"] = json!({"column": "sender", "equals": "ann"});
+    let response = search(&server, &next);
+    refused(&response, 400, "invalid");
+    assert!(
+        response.text().contains("belongs to another search"),
+        "{}",
+        response.text()
+    );
 }
 
 #[test]
@@ -428,4 +543,107 @@ fn the_feed_of_an_inbox_is_only_read_by_its_user() {
             assert_eq!(read.status, status, "{route}: {}", read.text());
         }
     }
+    for path in [feed.clone(), format!("{feed}/members")] {
+        assert_eq!(server.get(&format!("{path}?as=bea")).status, 200, "{path}");
+        refused(&server.get(&format!("{path}?as=ann")), 403, "forbidden");
+        refused(&server.get(&format!("{path}?bogus=1")), 400, "invalid");
+    }
+    // A search for feeds does not find the inboxes of other users.
+    let types = |query: &str| {
+        let found = request(
+            &server,
+            "POST",
+            &format!("{TABLE}/feeds/search{query}"),
+            &json!({}),
+        );
+        let found = found.expect(200);
+        let feeds = found["timelines"].as_array().expect("a list").iter();
+        let names: Vec<String> = feeds
+            .map(|feed| format!("{} {}", feed["measurement"], feed["tags"]["user"]))
+            .collect();
+        let inboxes = names.iter().filter(|name| name.contains("inbox")).count();
+        (
+            names.len(),
+            inboxes,
+            names.contains(&r#""inbox" "bea""#.to_owned()),
+        )
+    };
+    assert_eq!(types(""), (4, 3, true));
+    assert_eq!(types("?as=bea"), (2, 1, true));
+    assert_eq!(types("?as=eva"), (1, 0, false));
+}
+
+#[test]
+fn reads_of_several_feeds_take_the_principal_of_the_query_or_of_the_body() {
+    let (server, _) = start();
+    create_index(&server);
+    for (route, body) in [
+        ("read", json!({"feeds": [{"feed": "room,name=ops"}]})),
+        ("merge", json!({"feeds": ["room,name=ops"]})),
+        ("messages/search", json!({"feeds": ["room,name=ops"]})),
+    ] {
+        let post = |query: &str, principal: Value| {
+            let mut body = body.clone();
+            body["as"] = principal;
+            let path = format!("{TABLE}/feeds/{route}{query}");
+            request(&server, "POST", &path, &body)
+        };
+        for (query, principal) in [
+            ("?as=bea", Value::Null),
+            ("?as=bea", json!("bea")),
+            ("", json!("bea")),
+        ] {
+            let read = post(query, principal).expect(200).to_string();
+            assert!(read.contains(r#"{"text":"bea"}"#), "{route}{query}: {read}");
+            for hidden in ["cem", "others"] {
+                let hidden = format!(r#"{{"text":"{hidden}"}}"#);
+                assert!(!read.contains(&hidden), "{route}{query}: {read}");
+            }
+        }
+        refused(&post("?as=ann", json!("bea")), 400, "invalid");
+        refused(&post("?bogus=1", Value::Null), 400, "invalid");
+    }
+    let search = format!("{TABLE}/feeds/search?bogus=1");
+    refused(&request(&server, "POST", &search, &json!({})), 400, "invalid");
+}
+
+#[test]
+fn the_feed_of_an_inbox_has_the_messages_that_the_inbox_shows() {
+    let (server, sequences) = start();
+    let feed = format!("{TABLE}/feeds/inbox,user=bea");
+    let own = json!({"messages": [{"sender": "ann", "columns": {"text": "own"}}]});
+    request(&server, "POST", &format!("{feed}/messages"), &own).expect(200);
+    let id = server.get(&feed).expect(200)["id"].clone();
+    let by_id = format!("{TABLE}/feeds/{}", id.as_str().expect("an id"));
+    let inbox = server.get(&format!("{TABLE}/users/bea/inbox")).expect(200);
+    assert_eq!(texts(&inbox["messages"]), ["all", "bea", "own"]);
+    for path in [&feed, &by_id] {
+        for user in ["", "?as=bea"] {
+            let page = server.get(&format!("{path}/messages{user}")).expect(200);
+            assert_eq!(page["messages"], inbox["messages"], "{path}{user}");
+            let counted = server.get(&format!("{path}/messages/count{user}")).expect(200);
+            assert_eq!(counted["count"], 3, "{path}{user}");
+        }
+        let watched = server.get(&format!("{path}/watch?after=0&for=0s")).text();
+        for text in ["all", "bea", "own"] {
+            assert!(watched.contains(&format!(r#"{{"text":"{text}"}}"#)), "{watched}");
+        }
+        let message = server
+            .get(&format!("{path}/messages/{}", sequences[0]))
+            .expect(200);
+        assert_eq!(message["message"], inbox["messages"][0]);
+        // The sender of this message is blocked.
+        refused(
+            &server.get(&format!("{path}/messages/{}", sequences[1])),
+            404,
+            "not_found",
+        );
+    }
+    let read = json!({"feeds": [{"feed": "inbox,user=bea"}, {"feed": "room,name=ops"}], "as": "bea"});
+    let read = request(&server, "POST", &format!("{TABLE}/feeds/read"), &read).expect(200);
+    assert_eq!(read["feeds"][0]["messages"], inbox["messages"]);
+    // A merge has each message once.
+    let merge = json!({"feeds": ["room,name=ops", "inbox,user=bea"], "as": "bea"});
+    let merged = request(&server, "POST", &format!("{TABLE}/feeds/merge"), &merge).expect(200);
+    assert_eq!(texts(&merged["messages"]), ["all", "bea", "own"]);
 }

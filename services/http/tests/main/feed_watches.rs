@@ -219,6 +219,41 @@ fn a_watch_sends_each_message_once_and_continues_after_its_id() {
 }
 
 #[test]
+fn a_watch_of_no_duration_sends_all_existing_messages() {
+    let server = Server::start();
+    create(&server, &json!({"inboxes": {}}));
+    member(&server, "PUT", "room,name=lobby", "ann").expect(200);
+    let text: Vec<String> = (0..250).map(|number| number.to_string()).collect();
+    let text: Vec<&str> = text.iter().map(String::as_str).collect();
+    let sent = send(&server, &text);
+    let last = sent.last().expect("a message");
+    for path in [
+        format!("{LOBBY}/watch?after=0&for=0s"),
+        format!("{LOBBY}/watch?after=0&for=0s&as=ann"),
+        format!("{CHAT}/users/ann/inbox/watch?after=0&for=0s"),
+    ] {
+        let watched = server.get(&path).text();
+        assert_eq!(watched.matches("\"sequence\"").count(), 250, "{path}");
+        assert!(
+            watched.contains(&format!("id: {last}\nevent: messages")),
+            "{path}"
+        );
+    }
+    // No message is left, and the watch ends nevertheless.
+    let watched = server.get(&format!("{LOBBY}/watch?after={last}&for=0s")).text();
+    assert_eq!(watched.matches("event:").count(), 1, "{watched}");
+}
+
+#[test]
+fn an_empty_last_event_does_not_hide_the_cursor() {
+    let server = start();
+    let sent = send(&server, &["one", "two"]);
+    let path = format!("{LOBBY}/watch?for=0s&after={}", sent[0]);
+    let watched = server.send("GET", &path, &[("last-event-id", "")], b"").text();
+    assert!(watched.contains("two") && !watched.contains("one"), "{watched}");
+}
+
+#[test]
 fn watches_of_one_feed_share_their_pages() {
     const WATCHES: usize = 40;
     const ROUNDS: usize = 20;

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tideline_openapi::feed::MessagesSent;
 
 use crate::client::{Response, Server};
 
@@ -172,6 +173,23 @@ fn pages_continue_by_their_cursors_in_both_directions() {
         .get(&format!("{LOBBY}/messages?from=now-1h&to=now%2B1h&limit=1000"))
         .expect(200);
     assert_eq!(members(&past, "sequence").len(), 26);
+}
+
+#[test]
+fn the_response_to_new_messages_has_the_form_of_the_api() {
+    let server = start();
+    let path = format!("{LOBBY}/messages");
+    let messages = json!({"messages": [{"id": "a", "columns": {"text": "one"}}, {"columns": {"size": 2}}]});
+    for is_repeated in [false, true] {
+        let response = post(&server, &path, &messages);
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("content-type"), "application/json");
+        let sent: MessagesSent = serde_json::from_slice(&response.body).expect("the form of the API");
+        let repeated: Vec<bool> = sent.messages.iter().map(|message| message.repeated).collect();
+        assert_eq!(repeated, [is_repeated, false]);
+        let expected = serde_json::to_string(&sent).expect("JSON");
+        assert_eq!(String::from_utf8_lossy(&response.body), expected);
+    }
 }
 
 #[test]
@@ -1145,10 +1163,9 @@ fn a_message_reaches_five_thousand_inboxes_at_once_and_by_a_job() {
         members(&page.expect(200), "sequence")
     };
     let stored = |user: usize| {
-        let counted = server.get(&format!(
-            "/v1/tables/chat/feeds/inbox,user=u{user}/messages/count"
-        ));
-        counted.expect(200)["count"].clone()
+        let inbox = server.get(&format!("/v1/tables/chat/feeds/inbox,user=u{user}"));
+        let entries = json!({"prefix": {"feed": inbox.expect(200)["id"]}});
+        post(server, "/v1/tables/chat/rows/count", &entries).expect(200)["count"].clone()
     };
     let some = [0, 1, 2_500, 4_999];
     for user in some {

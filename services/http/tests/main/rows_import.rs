@@ -4,11 +4,13 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_ipc::writer::StreamWriter;
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
+use tideline_http::HttpSettings;
 
 use crate::client::{Response, Server, compressed};
 
@@ -186,6 +188,44 @@ fn files_of_other_tools_are_imported_by_the_declared_types() {
             ]
         );
     }
+}
+
+#[test]
+fn a_slow_body_is_refused_as_retryable_before_and_after_the_first_entry() {
+    let server = Server::with(HttpSettings {
+        body_timeout: Duration::from_millis(300),
+        ..HttpSettings::default()
+    });
+    create(&server, "t");
+    let send = |format: &str, begin: &[u8]| {
+        let mut slow = server.connect();
+        let head = format!(
+            "POST /v1/tables/t/rows/import HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {format}\r\n\
+             content-length: 10000000\r\n\r\n"
+        );
+        slow.write_all(head.as_bytes()).expect("sent");
+        slow.write_all(begin).expect("sent");
+        Response::read(&mut slow)
+    };
+    for format in FORMATS {
+        let refused = send(format, b"").expect(408);
+        assert_eq!(
+            (&refused["code"], &refused["retryable"]),
+            (&json!("body_too_slow"), &json!(true)),
+            "{format}"
+        );
+    }
+    let records: String = (0..1_100).map(|n| format!("a,{n},{n}\n")).collect();
+    let stopped = end(&send("text/csv", format!("id,at,n\n{records}").as_bytes()));
+    assert_eq!(
+        (&stopped["written"], &stopped["retryable"]),
+        (&json!(1_000), &json!(true)),
+        "{stopped}"
+    );
+    assert!(
+        stopped["stopped"].to_string().contains("body too slow"),
+        "{stopped}"
+    );
 }
 
 #[test]

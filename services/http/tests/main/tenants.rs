@@ -501,6 +501,11 @@ fn reads_over_the_budget_of_bytes_are_refused_for_a_while() {
             "/v1/sql",
             r#"{"statement": "SELECT * FROM \"acme-rows\" WHERE id = 1"}"#,
         ),
+        (
+            "POST",
+            "/v1/tables/acme-rows/rows",
+            r#"{"rows": [{"op": "update", "key": {"id": 1}, "columns": {"n": 1}, "return": "before"}]}"#,
+        ),
     ] {
         server.clock.advance(1_000_000_000_000);
         let before = used()["bytes_read"].as_u64();
@@ -512,6 +517,40 @@ fn reads_over_the_budget_of_bytes_are_refused_for_a_while() {
             "{path}: {charged:?}"
         );
     }
+    // A write that returns a row is also a read; the budget is used up now. Other writes are not refused.
+    let mut update =
+        json!({"rows": [{"op": "update", "key": {"id": 1}, "columns": {"n": 2}, "return": "after"}]});
+    let write = |body: &Value| {
+        ask(
+            &server,
+            &acme,
+            "POST",
+            "/v1/tables/acme-rows/rows",
+            &body.to_string(),
+        )
+    };
+    let refused = write(&update);
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    update["rows"][0]["return"] = json!("none");
+    write(&update).expect(200);
+}
+
+#[test]
+fn the_notes_of_all_tables_are_charged_to_no_tenant() {
+    let server = start();
+    ask(&server, ROOT, "PUT", "/v1/changes/any", "{}").expect(200);
+    tenant(&server, "acme", &json!({"bytes_read_per_second": 10}));
+    for n in 0..20 {
+        let table = json!({"name": format!("other-{n}")});
+        ask(&server, ROOT, "POST", "/v1/tables", &table.to_string()).expect(201);
+    }
+    let operator = token(&server, &["operator"], &["acme"]);
+    let body = json!({"name": "acme-new"}).to_string();
+    ask(&server, &operator, "POST", "/v1/tables", &body).expect(201);
+    let dropped = ask(&server, &operator, "DELETE", "/v1/tables/acme-new", "");
+    assert_eq!(dropped.status, 204);
+    let used = ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"].clone();
+    assert_eq!((&used["bytes_read"], &used["points"]), (&json!(0), &json!(0)));
 }
 
 #[test]
@@ -553,6 +592,35 @@ fn requests_over_the_budget_of_memory_end_with_an_error() {
         "{used}"
     );
     assert_eq!(found(&ask(&server, &acme, "GET", UP, "")), 0, "small reads go on");
+}
+
+#[test]
+fn outcomes_of_writes_that_wait_for_searches_need_memory() {
+    let server = start();
+    tenant(&server, "acme", &json!({"memory_bytes": 1_600_000}));
+    let acme = token(&server, &["reader", "writer"], &["acme"]);
+    let wide = json!({"key": [{"name": "id", "type": "string"}], "columns": [{"name": "n", "type": "i64"}]});
+    let table = json!({"name": "acme-rows", "model": "wide", "wide": wide});
+    ask(&server, ROOT, "POST", "/v1/tables", &table.to_string()).expect(201);
+    let index = json!({"name": "all", "columns": [{"column": "n", "as": "number"}]});
+    let path = "/v1/tables/acme-rows/search-indexes?refresh=wait";
+    ask(&server, ROOT, "POST", path, &index.to_string()).expect(201);
+    let write = |count: usize| {
+        let row = |id: usize| json!({"op": "put", "key": {"id": format!("{id:0100}")}, "columns": {"n": id}});
+        let rows: Vec<Value> = (0..count).map(row).collect();
+        let path = "/v1/tables/acme-rows/rows?refresh=wait";
+        let body = json!({"rows": rows}).to_string();
+        ask(&server, &acme, "POST", path, &body).expect(200)
+    };
+    assert_eq!(write(1)["searchable"], true);
+    // The write itself succeeds.
+    let large = write(10_000);
+    assert_eq!(
+        (&large["written"], &large["searchable"]),
+        (&json!(10_000), &json!(false))
+    );
+    let used = &ask(&server, ROOT, "GET", "/v1/tenants/acme", "").expect(200)["used"];
+    assert_eq!(used["memory_bytes"], 0, "{used}");
 }
 
 /// Returns the code, limit and actual value of a refusal, and its message.

@@ -76,14 +76,14 @@ fn changes_name_feeds_inboxes_and_users() {
     let mut watched =
         Watched::new(&json!({"columns": [{"name": "text", "type": "string"}], "inboxes": {"push_max": 2}}));
     watched.expect(&[], &[]);
-    let sequence = watched.send(ROOM, "x");
+    watched.send(ROOM, "x");
     watched.send(OTHER, "x");
     let (room, other) = (watched.id(&key(ROOM)), watched.id(&key(OTHER)));
     watched.expect(&[room, other], &[]);
     watched.join("ann");
     watched.expect(&[], &["ann"]);
     let inbox = watched.id(&inbox_of("ann").expect("a name"));
-    watched.send(ROOM, "x");
+    let sequence = watched.send(ROOM, "x");
     watched.expect(&[room, inbox], &[]);
     let feed = FeedName::Id(room);
     let target = Target {

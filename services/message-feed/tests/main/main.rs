@@ -8,4 +8,5 @@ mod inboxes;
 mod lab;
 mod model;
 mod refusals;
+mod responses;
 mod threads;

@@ -283,6 +283,20 @@ fn a_sequence_number_is_given_only_in_tables_with_manual_numbers() {
 }
 
 #[test]
+fn the_sender_of_the_target_is_a_name_of_the_server_in_tables_with_inboxes() {
+    let message = json!([{"columns": {"target_sender": "x"}}]);
+    let mut plain = database(&json!({}));
+    plain.send(FEED, &message).expect("it is sent");
+    plain.close();
+    let mut with_inboxes = database(&json!({"inboxes": {}}));
+    assert_eq!(
+        invalid(with_inboxes.send(FEED, &message)),
+        "messages/0: column \"target_sender\" is set by the server; use another name"
+    );
+    with_inboxes.close();
+}
+
+#[test]
 fn a_manual_number_that_exists_refuses_the_whole_batch() {
     let mut database = database(&json!({"sequence": "manual"}));
     database.send_one(FEED, &json!({"sequence": 5, "columns": {"text": "five"}}));
@@ -308,10 +322,21 @@ fn a_manual_number_that_exists_refuses_the_whole_batch() {
     let after = database.all(FEED);
     assert_eq!(after[..1], before);
     assert_eq!(after.len(), 2);
-    // The same numbers are free in other feeds, and after a deletion.
+    // The same numbers are free in other feeds, but not after a deletion: a reader from the start would apply the event of
+    // the deletion to the new message.
     database.send_one("room,name=garden", &json!({"sequence": 5}));
     assert_eq!(database.delete(5, Some(10)).expect("it is deleted"), 10);
-    database.send_one(FEED, &json!({"sequence": 5}));
+    let refused = failed(database.send(FEED, &json!([{"sequence": 5}])));
+    assert!(
+        refused.contains("messages/0: the feed had a message"),
+        "{refused}"
+    );
+    let refused = failed(database.edit((9, Some(5)), &text));
+    assert!(refused.contains("the event: the feed had a message"), "{refused}");
+    // The event of a deletion that precedes its message removes nothing later.
+    database.send_one(FEED, &json!({"sequence": 20}));
+    assert_eq!(database.delete(20, Some(13)).expect("it is deleted"), 13);
+    database.send_one(FEED, &json!({"sequence": 20}));
     // A repeated message needs no free number.
     database.send_one(FEED, &json!({"sequence": 11, "id": "a"}));
     let repeated = database.send(FEED, &json!([{"sequence": 11, "id": "a"}, {"sequence": 12}]));

@@ -72,9 +72,15 @@ impl Source {
             }
         };
         let column_type = declared.ok_or_else(|| {
-            RowsError::Invalid(format!(
-                "{member}: column {name:?} is neither declared nor part of the key; declare it with its type first"
-            ))
+            RowsError::Invalid(match table.layout().computed_from(name) {
+                Some(of) => format!(
+                    "{member}: column {name:?} of the key is computed; name the columns from which it is computed: {}",
+                    of.join(", ")
+                ),
+                None => format!(
+                    "{member}: column {name:?} is neither declared nor part of the key; declare it with its type first"
+                ),
+            })
         })?;
         Ok(Self {
             name: name.to_owned(),

@@ -27,7 +27,7 @@ use crate::condition::RowMatcher;
 use crate::error::{Result, RowsError};
 use crate::estimate::Estimate;
 use crate::facets::Facets;
-use crate::index_filter::IndexFilter;
+use crate::index_filter::{IndexFilter, form_of};
 use crate::search::Search;
 use crate::selection::Selection;
 use crate::why::{NamedTest, named_tests};
@@ -270,13 +270,7 @@ impl SearchUse<'_> {
     fn form_of(&self, spec: Option<&SearchIndexSpec>, column: usize) -> SearchColumnForm {
         match spec.and_then(|spec| spec.columns.get(column)) {
             Some(column) => column.form.into(),
-            None => match self.filter.index().index().columns()[column].form {
-                RowForm::Keyword => SearchColumnForm::Keyword,
-                RowForm::Text(_) => SearchColumnForm::Text,
-                RowForm::Signed | RowForm::Unsigned | RowForm::Float => SearchColumnForm::Number,
-                RowForm::Boolean => SearchColumnForm::Bool,
-                RowForm::Geo => SearchColumnForm::Geo,
-            },
+            None => form_of(self.filter.index().index().columns()[column].form, false).into(),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Batches of Arrow streams and Parquet files.
 //!
-//! The Arrow reader allocates as much memory as a message declares. The declared sizes are therefore checked first, and
-//! only complete messages are passed to the reader. Parquet files are read in small batches after the sizes of their
-//! row groups are checked.
+//! The Arrow reader allocates as much memory as a message declares, and panics if a buffer is outside of its message. The
+//! declared sizes and positions are therefore checked first, and only complete messages are passed to the reader. Parquet
+//! files are read in small batches after the sizes of their row groups are checked. Both readers still panic on some
+//! damaged files; such a panic is reported as an error of the file.
 
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -13,12 +15,15 @@ use arrow_array::types::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, RecordBatch};
+use arrow_ipc::Message;
 use arrow_ipc::reader::StreamReader;
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{ArrowError, DataType, TimeUnit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
+use parquet::file::metadata::RowGroupMetaData;
 use tideline_engine::key_codec::tuple::Decimal;
 use tideline_engine::model::{ColumnType, Timestamp};
 
@@ -37,6 +42,9 @@ const BATCH_ROWS: usize = 512;
 /// Marker with which every message begins.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+/// Names of the inputs in messages.
+const STREAM: &str = "the Arrow stream";
+const FILE: &str = "the Parquet file";
 
 /// Reads a stream and passes each row with its size to `take`.
 pub(super) fn read_stream(
@@ -49,11 +57,10 @@ pub(super) fn read_stream(
         message: Vec::new(),
         at: 0,
     };
-    let reader = StreamReader::try_new(messages, None);
-    let reader = reader.map_err(|error| unreadable("the Arrow stream", error))?;
+    let open = || StreamReader::try_new(messages, None).map_err(stream_error);
+    let mut reader = guarded(STREAM, open)?;
     let mut targets = None;
-    for batch in reader {
-        let batch = batch.map_err(|error| unreadable("the Arrow stream", error))?;
+    while let Some(batch) = guarded(STREAM, || reader.next().transpose().map_err(stream_error))? {
         pass_rows(&batch, columns, &mut targets, take)?;
     }
     Ok(())
@@ -67,24 +74,60 @@ pub(super) fn read_file(
 ) -> Result<()> {
     // Use the Parquet types, not the Arrow schema that the writing library has stored in the file.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
-    let builder = builder.map_err(|error| unreadable("the Parquet file", error))?;
-    for group in builder.metadata().row_groups() {
-        let bytes = u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX);
-        if bytes > GROUP_BYTES_MAX {
-            return Err(RowsError::over(
-                "size of a row group in bytes",
-                GROUP_BYTES_MAX,
-                bytes,
-            ));
-        }
-    }
-    let reader = builder.with_batch_size(BATCH_ROWS).build();
-    let reader = reader.map_err(|error| unreadable("the Parquet file", error))?;
+    let mut reader = guarded(FILE, || {
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
+        let builder = builder.map_err(|error| unreadable(FILE, error))?;
+        builder.metadata().row_groups().iter().try_for_each(check_group)?;
+        let reader = builder.with_batch_size(BATCH_ROWS).build();
+        reader.map_err(|error| unreadable(FILE, error))
+    })?;
     let mut targets = None;
-    for batch in reader {
-        let batch = batch.map_err(|error| unreadable("the Parquet file", error))?;
+    let mut next = || reader.next().transpose().map_err(|error| unreadable(FILE, error));
+    while let Some(batch) = guarded(FILE, &mut next)? {
         pass_rows(&batch, columns, &mut targets, take)?;
+    }
+    Ok(())
+}
+
+/// Calls a reader of the file `what`. A panic of the reader becomes an error of the file: the readers do not check damaged
+/// files completely.
+fn guarded<T>(what: &str, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(unreadable(what, "it is damaged")))
+}
+
+/// Returns the error of a stream: the error of its input, or the description of its damage.
+fn stream_error(error: ArrowError) -> RowsError {
+    match error {
+        ArrowError::IoError(text, error) => match error.downcast::<io::Error>() {
+            Ok(input) => RowsError::Input(input),
+            Err(_) => unreadable(STREAM, text),
+        },
+        error => unreadable(STREAM, error),
+    }
+}
+
+/// Checks the size of a row group, and the compression of its columns.
+fn check_group(group: &RowGroupMetaData) -> Result<()> {
+    let bytes = u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX);
+    if bytes > GROUP_BYTES_MAX {
+        return Err(RowsError::over(
+            "size of a row group in bytes",
+            GROUP_BYTES_MAX,
+            bytes,
+        ));
+    }
+    for column in group.columns() {
+        let codec = match column.compression() {
+            Compression::GZIP(_) => "gzip",
+            Compression::BROTLI(_) => "brotli",
+            Compression::LZO => "lzo",
+            _ => continue,
+        };
+        return Err(RowsError::Invalid(format!(
+            "column {:?} of the Parquet file is compressed with {codec}, which is not supported; write the file with \
+             snappy, lz4, zstd or no compression",
+            column.column_path().string()
+        )));
     }
     Ok(())
 }
@@ -155,13 +198,14 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
     };
     let binary =
         |bytes: &[u8]| FileValue::Typed(ColumnType::Binary, format!("\"{}\"", STANDARD.encode(bytes)));
-    let time = |count: i64, nanos: i64| match count.checked_mul(nanos) {
-        Some(nanos) => {
-            let time = Timestamp::from_nanos_clamped(nanos).to_rfc3339();
-            FileValue::Typed(ColumnType::Timestamp, format!("\"{time}\""))
+    let time = |count: i64, nanos: i64| {
+        let time = count.checked_mul(nanos).map(Timestamp::from_nanos);
+        match time {
+            Some(Ok(time)) => FileValue::Typed(ColumnType::Timestamp, format!("\"{}\"", time.to_rfc3339())),
+            _ => FileValue::Unsupported(format!(
+                "the time {count} (in units of {nanos} ns since 1970) is out of range"
+            )),
         }
-        // This text is not a valid timestamp, so the record is refused with a message that contains the value.
-        None => FileValue::Typed(ColumnType::Timestamp, format!("\"{count} is out of range\"")),
     };
     macro_rules! number {
         ($type:ty) => {
@@ -193,10 +237,13 @@ fn value_of(column: &dyn Array, row: usize) -> Option<FileValue<'_>> {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => time(number!(TimestampNanosecondType), 1),
         DataType::Decimal128(_, scale) => {
             let digits = number!(Decimal128Type);
-            let decimal = u8::try_from(*scale)
-                .ok()
-                .and_then(|scale| Decimal::new(digits, scale).ok())?;
-            FileValue::Typed(ColumnType::Decimal, format!("\"{decimal}\""))
+            let decimal = u8::try_from(*scale).map(|scale| Decimal::new(digits, scale));
+            match decimal {
+                Ok(Ok(decimal)) => FileValue::Typed(ColumnType::Decimal, format!("\"{decimal}\"")),
+                _ => FileValue::Unsupported(format!(
+                    "the decimal {digits} with the scale {scale} is out of range"
+                )),
+            }
         }
         _ => return None,
     })
@@ -247,14 +294,18 @@ impl<R: Read> Messages<R> {
                 "a batch of {body} bytes is over the limit of {MESSAGE_BYTES_MAX}; write smaller batches"
             )));
         }
+        check_batch(&message, body).map_err(|reason| invalid(&reason))?;
         self.read_exactly(body)
     }
 
     /// Appends the next bytes of the input to the message, at most `bytes`. Memory is allocated only as the bytes
     /// arrive.
+    ///
+    /// An error of the input is wrapped in another one. It is therefore distinguished from damage of the stream, and the
+    /// Arrow reader never regards it as the end of the stream.
     fn read(&mut self, bytes: u64) -> io::Result<u64> {
-        let read = (&mut self.input).take(bytes).read_to_end(&mut self.message)?;
-        Ok(read as u64)
+        let read = (&mut self.input).take(bytes).read_to_end(&mut self.message);
+        Ok(read.map_err(io::Error::other)? as u64)
     }
 
     fn read_exactly(&mut self, bytes: u64) -> io::Result<()> {
@@ -276,6 +327,46 @@ impl<R: Read> Read for Messages<R> {
         self.at += read;
         Ok(read)
     }
+}
+
+/// Checks the batch of a message whose body has `body` bytes: every buffer must be inside of the body, and there cannot be
+/// more rows than bits.
+fn check_batch(message: &Message<'_>, body: u64) -> std::result::Result<(), String> {
+    let batch = match message.header_as_dictionary_batch() {
+        Some(dictionary) => dictionary.data(),
+        None => message.header_as_record_batch(),
+    };
+    let Some(batch) = batch else {
+        return Ok(());
+    };
+    if let Some(compression) = batch.compression() {
+        return Err(format!(
+            "its batches are compressed with {:?}, which is not supported; write the stream without compression of \
+             batches, and compress the whole body instead",
+            compression.codec()
+        ));
+    }
+    let rows = u64::try_from(batch.length()).unwrap_or(u64::MAX);
+    if rows > body.saturating_mul(8) {
+        return Err(format!(
+            "a batch of {body} bytes declares {} rows",
+            batch.length()
+        ));
+    }
+    for buffer in batch.buffers().into_iter().flatten() {
+        let bounds = u64::try_from(buffer.offset())
+            .ok()
+            .zip(u64::try_from(buffer.length()).ok());
+        let end = bounds.and_then(|(offset, length)| offset.checked_add(length));
+        if end.is_none_or(|end| end > body) {
+            return Err(format!(
+                "a buffer at {} with a length of {} bytes is outside of its batch of {body} bytes",
+                buffer.offset(),
+                buffer.length()
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn invalid(reason: &str) -> io::Error {

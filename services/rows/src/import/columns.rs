@@ -44,6 +44,8 @@ pub(super) enum FileValue<'v> {
     Json(String),
     /// JSON value with its type, because the type does not follow from the JSON alone.
     Typed(ColumnType, String),
+    /// Value that no column can hold; holds the reason.
+    Unsupported(String),
 }
 
 /// Record that is being built.
@@ -135,6 +137,7 @@ impl RecordBuilder<'_> {
                 let text = match &value {
                     FileValue::Text(text) => (*text).to_owned(),
                     FileValue::Json(json) | FileValue::Typed(_, json) => json.clone(),
+                    FileValue::Unsupported(reason) => return Err(reason.clone()),
                 };
                 let members: Members = serde_json::from_str(&text).map_err(|error| {
                     format!("a column whose name ends with `*` holds no JSON object: {error}")
@@ -174,6 +177,7 @@ fn json_of(value: FileValue<'_>, declared: Option<ColumnType>) -> Result<Box<Raw
     let json = match value {
         FileValue::Text(text) => json_of_text(text, declared)?,
         FileValue::Json(json) => json,
+        FileValue::Unsupported(reason) => return Err(reason),
         FileValue::Typed(column_type, json) => match declared {
             Some(ColumnType::String) if column_type == ColumnType::Binary => text_of_bytes(&json)?,
             Some(_) => json,

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, Read};
 
 use super::columns::{FileColumns, FileValue, Target};
-use super::{RECORD_BYTES_MAX, Record, unreadable};
+use super::{RECORD_BYTES_MAX, Record};
 use crate::error::{Result, RowsError};
 
 /// Capacity of the read buffer, in bytes.
@@ -47,7 +47,7 @@ pub(super) fn read(
     columns: &FileColumns<'_>,
     take: &mut dyn FnMut(Record, usize) -> Result<()>,
 ) -> Result<()> {
-    let input = without_mark(input).map_err(|error| unreadable("the CSV", error))?;
+    let input = without_mark(input).map_err(RowsError::Input)?;
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, input);
     let mut cells = Cells::default();
     if !next(&mut reader, &mut cells)? {
@@ -62,6 +62,13 @@ pub(super) fn read(
             "number of columns of the file",
             COLUMNS_MAX as u64,
             names.len() as u64,
+        ));
+    }
+    if names.iter().any(|name| name.replace("\r\n", "").contains('\r')) {
+        return Err(RowsError::Invalid(
+            "the header line contains a carriage return without a line feed; lines of CSV must end with a line feed, or \
+             with a carriage return and a line feed"
+                .into(),
         ));
     }
     if let Some(number) = names.iter().position(|name| name.is_empty()) {
@@ -122,7 +129,7 @@ fn next(reader: &mut impl BufRead, cells: &mut Cells) -> Result<bool> {
         let buffer = match reader.fill_buf() {
             Ok(buffer) => buffer,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(unreadable("the CSV", error)),
+            Err(error) => return Err(RowsError::Input(error)),
         };
         if buffer.is_empty() {
             if state == State::Quoted {

@@ -10,7 +10,7 @@ use tideline_openapi::plain;
 use tideline_openapi::row::Members;
 
 use super::columns::{FileColumns, FileValue};
-use super::{RECORD_BYTES_MAX, Record, unreadable};
+use super::{RECORD_BYTES_MAX, Record};
 use crate::error::{Result, RowsError};
 
 /// Line in the form of a row.
@@ -33,9 +33,7 @@ pub(super) fn read(
     loop {
         line.clear();
         let mut bounded = (&mut reader).take(RECORD_BYTES_MAX as u64 + 1);
-        let read = bounded
-            .read_until(b'\n', &mut line)
-            .map_err(|error| unreadable("the line", error))?;
+        let read = bounded.read_until(b'\n', &mut line).map_err(RowsError::Input)?;
         if read == 0 {
             return Ok(());
         }

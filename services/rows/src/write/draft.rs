@@ -1,18 +1,20 @@
 //! Rows of a request between their parsing and their write: keys, partitions and states.
 //!
-//! A row that is not valid excludes the other rows of its partition, because a partition is written as a whole.
+//! A row that is not valid excludes the other rows of its partition, because a partition is written as a whole. The
+//! partition is determined even if the rest of the key is not valid. If it cannot be determined, the row could belong to
+//! the partition of any other row, and therefore excludes all of them, unless the rows are lines.
 
 use std::borrow::Borrow;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
+use tideline_engine::key_codec::layout::KeyLayout;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::Timestamp;
 use tideline_engine::rows::{Mutation, RowWrite as EngineWrite};
-use tideline_engine::{Engine, EngineError, WideTable};
-use tideline_openapi::row::{RowOperation, RowWrite};
+use tideline_engine::{EngineError, WideTable};
+use tideline_openapi::row::{Members, RowOperation, RowWrite};
 
-use super::prepared::Prepared;
+use super::prepared::{Prepared, Preparer, Unprepared};
 use crate::error::{Result, RowsError};
 use crate::key;
 use crate::transaction::Transaction;
@@ -20,12 +22,37 @@ use crate::transaction::Transaction;
 /// Bytes that are allocated before a key is encoded. Typical keys are shorter, and then need one allocation.
 const TYPICAL_KEY_BYTES: usize = 64;
 
+/// Row of a request that could not be read.
+pub(crate) struct Unreadable {
+    /// Reason.
+    pub(super) reason: String,
+    /// Key of the row; `None` if it could not be read.
+    pub(super) key: Option<Members>,
+}
+
+impl From<String> for Unreadable {
+    fn from(reason: String) -> Self {
+        Self { reason, key: None }
+    }
+}
+
 /// Row of a request.
 pub(super) struct Draft {
     pub(super) index: u64,
-    /// Key of the row; `None` if it could not be read.
+    /// Key of the row; `None` if it is not valid.
     pub(super) key: Option<DraftKey>,
+    partition: Partition,
     pub(super) state: State,
+}
+
+/// Partition of a row.
+enum Partition {
+    /// Bytes that identify the partition.
+    Known(Bytes),
+    /// The partition depends on an id that the server assigns, so it has no other row.
+    New,
+    /// The partition cannot be determined.
+    Unknown,
 }
 
 /// Key of a row.
@@ -42,48 +69,65 @@ pub(super) struct DraftKey {
 pub(super) enum State {
     /// The row is valid, and is passed to the engine.
     Ready(Box<Prepared>),
-    /// The row is valid, but another row of its partition is not, so the row is not written.
-    Excluded,
+    /// The row is valid, but is not written because another row is not valid; holds the reason.
+    Excluded(&'static str),
     /// The row is not valid; holds the reason.
     Refused(String),
 }
 
+/// Reason of a row that is not written because of another row of its partition.
+pub(super) const OTHER_OF_PARTITION: &str = "another row of its partition was not written";
+/// Reason of a row that is not written because of another row of its transaction.
+const OTHER_OF_TRANSACTION: &str = "another row of the transaction is not valid";
+/// Reason of a row that is not written because the partition of another row cannot be determined.
+const OTHER_UNKNOWN: &str = "the partition of another row, which is not valid, cannot be determined";
+
 impl Draft {
     /// Parses a row.
+    ///
+    /// # Errors
+    ///
+    /// An error of the engine that does not result from the row, such as a lack of memory.
     pub(super) fn new(
-        engine: &Engine,
-        table: &WideTable,
+        preparer: &mut Preparer<'_>,
         index: u64,
-        row: std::result::Result<impl Borrow<RowWrite>, String>,
-        now: Timestamp,
-    ) -> Self {
+        row: std::result::Result<impl Borrow<RowWrite>, Unreadable>,
+    ) -> Result<Self> {
+        let layout = preparer.table().layout();
+        let refused = |partition, reason| Self {
+            index,
+            key: None,
+            partition,
+            state: State::Refused(reason),
+        };
         let row = match row {
             Ok(row) => row,
-            Err(reason) => {
-                return Self {
-                    index,
-                    key: None,
-                    state: State::Refused(reason),
-                };
+            Err(Unreadable { reason, key }) => {
+                let partition = key.map_or(Partition::Unknown, |key| {
+                    Partition::of_invalid(layout, &key, false)
+                });
+                return Ok(refused(partition, reason));
             }
         };
         let row = row.borrow();
-        let key = match DraftKey::new(table, row) {
+        let key = match DraftKey::new(layout, row) {
             Ok(key) => key,
             Err(reason) => {
-                return Self {
-                    index,
-                    key: None,
-                    state: State::Refused(reason),
-                };
+                let is_put = row.op == RowOperation::Put;
+                return Ok(refused(Partition::of_invalid(layout, &row.key, is_put), reason));
             }
         };
-        let prepared = Prepared::new(engine, table, row, now);
-        Self {
+        let state = match preparer.prepare(row) {
+            Ok(prepared) => State::Ready(Box::new(prepared)),
+            Err(Unprepared::Refused(reason)) => State::Refused(reason),
+            Err(Unprepared::Failed(error)) => return Err(error),
+        };
+        Ok(Self {
             index,
+            partition: key.partition.clone().map_or(Partition::New, Partition::Known),
             key: Some(key),
-            state: prepared.map_or_else(State::Refused, |prepared| State::Ready(Box::new(prepared))),
-        }
+            state,
+        })
     }
 
     /// Returns the key and the changes of a row that is passed to the engine; `None` for other rows.
@@ -97,8 +141,7 @@ impl Draft {
 
 impl DraftKey {
     /// Parses the key of a row, and checks that it can be stored.
-    fn new(table: &WideTable, row: &RowWrite) -> std::result::Result<Self, String> {
-        let layout = table.layout();
+    fn new(layout: &KeyLayout, row: &RowWrite) -> std::result::Result<Self, String> {
         let values = key::parse_values(layout, &row.key)?;
         let generated = layout.generated();
         let is_assigned = generated.is_some_and(|number| values[number].is_none());
@@ -141,11 +184,38 @@ impl DraftKey {
     }
 }
 
-/// Returns an error if a row belongs to another partition than the transaction.
+impl Partition {
+    /// Determines the partition of a row whose key is not valid, from the columns that determine the partition. With
+    /// `assigns_id`, the server would assign a missing id.
+    fn of_invalid(layout: &KeyLayout, key: &Members, assigns_id: bool) -> Self {
+        let mut values = vec![KeyValue::Signed(0); layout.logical().len()];
+        for number in layout.partition_columns() {
+            let column = &layout.logical()[*number];
+            let json = match key.get(&column.name) {
+                Some(json) => json,
+                None if column.is_generated && assigns_id => return Self::New,
+                None => return Self::Unknown,
+            };
+            match key::parse_value(&column.name, json, column.kind) {
+                Ok(value) => values[*number] = value,
+                Err(_) => return Self::Unknown,
+            }
+        }
+        let mut partition = Vec::new();
+        match layout.encode_partition(&values, &mut partition) {
+            Ok(()) => Self::Known(partition.into()),
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+/// Returns an error if a row belongs to another partition than the transaction. A row whose partition cannot be
+/// determined is not valid, and [`exclude_rows`] excludes the whole transaction.
 pub(super) fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Result<()> {
-    let other = drafts.iter().find(|draft| {
-        let key = draft.key.as_ref();
-        key.is_some_and(|key| key.partition.as_deref() != Some(transaction.partition.as_slice()))
+    let other = drafts.iter().find(|draft| match &draft.partition {
+        Partition::Known(partition) => *partition != transaction.partition,
+        Partition::New => true,
+        Partition::Unknown => false,
     });
     match other {
         None => Ok(()),
@@ -156,20 +226,39 @@ pub(super) fn check_partition(drafts: &[Draft], transaction: &Transaction) -> Re
     }
 }
 
-/// Excludes the valid rows of each partition that has an invalid row.
-pub(super) fn exclude_partitions(drafts: &mut [Draft]) {
-    let partition_of = |draft: &Draft| draft.key.as_ref()?.partition.clone();
-    let refused = drafts
-        .iter()
-        .filter(|draft| matches!(draft.state, State::Refused(_)));
-    let refused: HashSet<Bytes> = refused.filter_map(partition_of).collect();
-    if refused.is_empty() {
+/// Excludes the valid rows of each partition that has an invalid row. If the partition of an invalid row cannot be
+/// determined, or if the rows are a transaction, excludes all valid rows. If the rows are lines, a row without a known
+/// partition excludes no others: one damaged line must not stop hundreds of lines of other partitions.
+pub(super) fn exclude_rows(drafts: &mut [Draft], is_transaction: bool, are_lines: bool) {
+    let mut of_all = None;
+    let mut refused = HashSet::new();
+    for draft in drafts.iter() {
+        if !matches!(draft.state, State::Refused(_)) {
+            continue;
+        }
+        if is_transaction {
+            of_all = Some(OTHER_OF_TRANSACTION);
+        }
+        match &draft.partition {
+            Partition::Known(partition) => {
+                refused.insert(partition.clone());
+            }
+            Partition::Unknown if !are_lines => of_all = of_all.or(Some(OTHER_UNKNOWN)),
+            Partition::New | Partition::Unknown => {}
+        }
+    }
+    if of_all.is_none() && refused.is_empty() {
         return;
     }
     for draft in drafts {
-        let is_excluded = partition_of(draft).is_some_and(|partition| refused.contains(&partition));
-        if is_excluded && matches!(draft.state, State::Ready(_)) {
-            draft.state = State::Excluded;
+        let reason = match &draft.partition {
+            Partition::Known(partition) if refused.contains(partition) => Some(OTHER_OF_PARTITION),
+            _ => of_all,
+        };
+        if let Some(reason) = reason
+            && matches!(draft.state, State::Ready(_))
+        {
+            draft.state = State::Excluded(reason);
         }
     }
 }

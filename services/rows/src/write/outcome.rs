@@ -5,18 +5,19 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tideline_engine::WideTable;
 use tideline_engine::key_codec::tuple::{KeyKind, KeyValue};
 use tideline_engine::rows::{
     COLUMN_BYTES_MAX, Mutation, PARTS_MAX, ROW_BYTES_MAX, Refused, RowOutcome as EngineOutcome,
-    RowWrite as EngineWrite,
+    RowWrite as EngineWrite, WRITE_BYTES_MAX,
 };
+use tideline_engine::{Engine, WideTable};
 use tideline_openapi::row::{RowCounts, RowIntegers, RowOutcome, RowStatus};
 
 use super::Outcomes;
-use super::draft::{Draft, State};
+use super::draft::{Draft, OTHER_OF_PARTITION, State};
 use crate::error::{Result, RowsError};
 use crate::key;
+use crate::read::newest_position;
 use crate::selection::{RowEncoder, Selection, write_key};
 
 /// Outcomes that are stored with an idempotency key.
@@ -26,17 +27,39 @@ pub(super) struct Remembered {
 }
 
 /// Returns the stored outcomes of an earlier request.
-pub(super) fn repeated(table: &WideTable, stored: &RawValue) -> Result<Outcomes> {
+///
+/// # Errors
+///
+/// [`RowsError::Damaged`] if they cannot be read, and the errors of [`Engine::check_reads`] and
+/// [`Engine::check_tenant_reads`] if they contain rows: the earlier request can have had another token.
+pub(super) fn repeated(engine: &Engine, table: &WideTable, stored: &RawValue) -> Result<Outcomes> {
     let Remembered { rows } = serde_json::from_str(stored.get()).map_err(|error| RowsError::Damaged {
         table: table.table().name().to_string(),
         reason: format!("a stored outcome cannot be read: {error}"),
     })?;
+    if rows.iter().any(|row| row.row.is_some()) {
+        engine.check_reads()?;
+        engine.check_tenant_reads()?;
+        charge_images(engine, &rows);
+    }
+    // The position of the earlier request is not stored. The newest one is after it, so a search that waits for it finds
+    // the rows.
+    let is_written = rows.iter().any(|row| row.status == RowStatus::Written);
     Ok(Outcomes {
         counts: counts_of(&rows),
         rows,
         repeated: true,
-        position: None,
+        position: is_written.then(|| newest_position(engine)),
     })
+}
+
+/// Charges the tenant of the request for the rows in the outcomes, like a read.
+pub(super) fn charge_images(engine: &Engine, rows: &[RowOutcome]) {
+    let images = rows.iter().filter_map(|row| row.row.as_ref());
+    let bytes: usize = images.map(|image| image.get().len()).sum();
+    if bytes > 0 {
+        engine.charge_tenant_read(bytes as u64);
+    }
 }
 
 pub(super) fn counts_of(rows: &[RowOutcome]) -> RowCounts {
@@ -72,14 +95,13 @@ pub(super) fn outcomes_of(
             reason: Some(reason),
             ..outcome(draft.index, status)
         };
-        const OTHER: &str = "another row of its partition was not written";
         match &draft.state {
             State::Refused(reason) => return not_written(RowStatus::Refused, reason.clone()),
-            State::Excluded => return not_written(RowStatus::NotApplied, OTHER.into()),
+            State::Excluded(reason) => return not_written(RowStatus::NotApplied, (*reason).into()),
             State::Ready(_) => {}
         }
         let Some((write, result)) = written.next() else {
-            return not_written(RowStatus::NotApplied, OTHER.into());
+            return not_written(RowStatus::NotApplied, OTHER_OF_PARTITION.into());
         };
         let row = |image: &Option<Mutation<'static>>| {
             let mut out = Vec::new();
@@ -105,7 +127,7 @@ pub(super) fn outcomes_of(
                 row: row(image),
                 ..not_written(RowStatus::ConditionFailed, "the condition is not met".into())
             },
-            EngineOutcome::NotApplied => not_written(RowStatus::NotApplied, OTHER.into()),
+            EngineOutcome::NotApplied => not_written(RowStatus::NotApplied, OTHER_OF_PARTITION.into()),
             EngineOutcome::Refused(refused) => not_written(RowStatus::Refused, refused_text(table, refused)),
         }
     };
@@ -137,6 +159,12 @@ pub fn refused_text(table: &WideTable, refused: &Refused) -> String {
         Refused::PartDropped(first) => {
             format!("the part of the row was dropped; the oldest part that is kept begins at {first}")
         }
+        Refused::PartHidden(first) => {
+            format!(
+                "the part of the row is hidden, because it is older than parts.keep allows; the oldest part that is kept \
+                 begins at {first}; a longer keep shows the part until it is dropped"
+            )
+        }
         Refused::PartClosed(first) => {
             format!(
                 "the part of the row is closed for writes; the oldest part that can be written begins at {first}"
@@ -153,6 +181,10 @@ pub fn refused_text(table: &WideTable, refused: &Refused) -> String {
         Refused::TooLarge(bytes) => {
             format!("the row would have {bytes} bytes, over the limit of {ROW_BYTES_MAX}")
         }
+        Refused::WriteTooLarge(bytes) => format!(
+            "the changes of the row and of its index entries would have {bytes} bytes, over the limit of \
+             {WRITE_BYTES_MAX}; write fewer columns at once, or let the indexes cover fewer columns"
+        ),
     }
 }
 

@@ -3,15 +3,20 @@
 //! The time of the write is not known when a row is parsed. The action for the engine is therefore built when the row
 //! is written.
 
-use hashbrown::HashSet;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 use tideline_engine::model::{ColumnType, Timestamp};
 use tideline_engine::rows::{Action, Column, ColumnName, Image, Increment, Update, Version};
+use tideline_engine::runtime::MemoryFull;
 use tideline_engine::wide_table::COLUMN_NAME_BYTES_MAX;
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::{Engine, EngineError, WideTable};
+use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{RowImage, RowOperation, RowWrite};
 
 use crate::condition::RowMatcher;
+use crate::error::{Result, RowsError};
 use crate::value::{GivenValue, GivenValues, parse_column};
 
 /// Parsed row without the key.
@@ -28,17 +33,52 @@ pub(super) struct Prepared {
 /// Condition of a write.
 pub(super) struct Condition {
     pub(super) exists: Option<bool>,
-    pub(super) matcher: Option<RowMatcher>,
+    pub(super) matcher: Option<Arc<RowMatcher>>,
 }
 
-impl Prepared {
+/// Reason why a row has no parsed form.
+pub(super) enum Unprepared {
+    /// The row is not valid; holds the reason.
+    Refused(String),
+    /// The engine failed, for example because it lacks memory. The row can be valid.
+    Failed(RowsError),
+}
+
+impl From<String> for Unprepared {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+/// Parser of the rows of a request.
+pub(super) struct Preparer<'p> {
+    engine: &'p Engine,
+    table: &'p WideTable,
+    now: Timestamp,
+    /// Compiled conditions by their JSON: a compiled pattern takes time and memory, and the rows of a request often have
+    /// equal conditions. `None` for a request with one row.
+    matchers: Option<HashMap<Vec<u8>, Arc<RowMatcher>>>,
+}
+
+impl<'p> Preparer<'p> {
+    /// Creates a parser. With `has_one_row`, it keeps no compiled conditions.
+    pub(super) fn new(engine: &'p Engine, table: &'p WideTable, has_one_row: bool) -> Self {
+        Self {
+            engine,
+            table,
+            now: engine.now(),
+            matchers: (!has_one_row).then(HashMap::new),
+        }
+    }
+
+    /// Returns the table.
+    pub(super) fn table(&self) -> &'p WideTable {
+        self.table
+    }
+
     /// Parses the changes of a row.
-    pub(super) fn new(
-        engine: &Engine,
-        table: &WideTable,
-        row: &RowWrite,
-        now: Timestamp,
-    ) -> std::result::Result<Self, String> {
+    pub(super) fn prepare(&mut self, row: &RowWrite) -> std::result::Result<Prepared, Unprepared> {
+        let (engine, table, now) = (self.engine, self.table, self.now);
         check_members(row)?;
         if row.image != RowImage::None {
             let allowed = engine.check_reads();
@@ -56,8 +96,8 @@ impl Prepared {
             let (column, _) = column_of(table, &version.column)?;
             removed.push((column, version.version.resolve(now).nanos()));
         }
-        let condition = condition_of(engine, table, row)?;
-        Ok(Self {
+        let condition = self.condition_of(row)?;
+        Ok(Prepared {
             operation: row.op,
             columns,
             cleared,
@@ -72,6 +112,60 @@ impl Prepared {
         })
     }
 
+    /// Compiles the condition of a row; `None` if the row has no condition.
+    fn condition_of(&mut self, row: &RowWrite) -> std::result::Result<Option<Condition>, Unprepared> {
+        let Some(condition) = &row.condition else {
+            return Ok(None);
+        };
+        if condition.exists.is_none() && condition.filter.is_none() {
+            return Err(Unprepared::Refused(
+                "the condition is empty; give exists or where".to_owned(),
+            ));
+        }
+        let matcher = condition.filter.as_ref().map(|filter| self.matcher_of(filter));
+        Ok(Some(Condition {
+            exists: condition.exists,
+            matcher: matcher.transpose().map_err(|error| match error {
+                RowsError::Engine(EngineError::Memory(full)) if full.is_retryable() => {
+                    Unprepared::Failed(self.with_held(full).into())
+                }
+                RowsError::Engine(error) if error.is_retryable() => Unprepared::Failed(error.into()),
+                error => Unprepared::Refused(error.to_string()),
+            })?,
+        }))
+    }
+
+    /// Adds the memory of the other patterns of the request to an error. If the request as a whole needs more memory than
+    /// there is, a repetition cannot succeed.
+    fn with_held(&self, full: MemoryFull) -> EngineError {
+        let others = self.matchers.iter().flatten();
+        let held: u64 = others.map(|(_, matcher)| matcher.memory_bytes()).sum();
+        EngineError::Memory(MemoryFull {
+            held_bytes: full.held_bytes.saturating_add(held),
+            ..full
+        })
+    }
+
+    /// Compiles a condition, or returns the compiled form of an equal one.
+    fn matcher_of(&mut self, filter: &RowFilter) -> Result<Arc<RowMatcher>> {
+        let (engine, table) = (self.engine, self.table);
+        let compile = || RowMatcher::new(engine, table, filter).map(Arc::new);
+        let Some(matchers) = &mut self.matchers else {
+            return compile();
+        };
+        let Ok(json) = serde_json::to_vec(filter) else {
+            return compile();
+        };
+        if let Some(matcher) = matchers.get(&json) {
+            return Ok(Arc::clone(matcher));
+        }
+        let matcher = compile()?;
+        matchers.insert(json, Arc::clone(&matcher));
+        Ok(matcher)
+    }
+}
+
+impl Prepared {
     /// Returns the action of the write. `time` is the version that the server assigns.
     pub(super) fn action<'p>(&'p self, time: i64) -> Action<'p> {
         let columns = self.columns.iter().map(|(name, values)| Column {
@@ -169,28 +263,6 @@ fn increments_of(table: &WideTable, row: &RowWrite) -> std::result::Result<Vec<I
         });
     }
     Ok(increments)
-}
-
-/// Compiles the condition of a row; `None` if the row has no condition.
-fn condition_of(
-    engine: &Engine,
-    table: &WideTable,
-    row: &RowWrite,
-) -> std::result::Result<Option<Condition>, String> {
-    Ok(match &row.condition {
-        None => None,
-        Some(condition) if condition.exists.is_none() && condition.filter.is_none() => {
-            return Err("the condition is empty; give exists or where".into());
-        }
-        Some(condition) => {
-            let filter = condition.filter.as_ref();
-            let matcher = filter.map(|filter| RowMatcher::new(engine, table, filter));
-            Some(Condition {
-                exists: condition.exists,
-                matcher: matcher.transpose().map_err(|error| error.to_string())?,
-            })
-        }
-    })
 }
 
 /// Returns an error if several members of a row change the same column. Within `columns` and within `increment`, names

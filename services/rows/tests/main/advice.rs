@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tideline_engine::WideTable;
 use tideline_engine::backend::memory::Character;
 use tideline_engine::model::Timestamp;
+use tideline_openapi::index::CreateIndex;
 use tideline_openapi::row::RowIntegers;
 use tideline_openapi::row_advice::{AdviceCode, QueriesAdvised, QueryPath, TableAdvice};
 use tideline_rows::advice::advice;
@@ -380,6 +381,146 @@ fn paths_follow_the_key_the_size_of_ranges_and_the_tests() {
     let request = serde_json::from_value(json!({"queries": many})).expect("queries");
     let refused = advise_queries(database.engine(), &database.table(), &request, &|| false);
     assert!(matches!(refused, Err(RowsError::OverLimit { limit: 100, .. })));
+    database.close();
+}
+
+/// Creates the advised indexes, and waits until the search index is built.
+fn create(database: &Database, advised: &QueriesAdvised) {
+    for definition in &advised.create_indexes {
+        let index: CreateIndex = serde_json::from_value(definition.clone()).expect("a definition");
+        let table = database.table();
+        let index = index.into_spec(|column| table.type_of(column)).expect("an index");
+        let created = database.engine().create_index(crate::database::TABLE, index);
+        created.expect("it is created");
+    }
+    for definition in &advised.create_search_indexes {
+        let replaces = definition.get("replace").is_some();
+        database.create_search_index(definition, replaces);
+    }
+    database.settle();
+}
+
+#[test]
+fn advised_definitions_are_accepted_and_keep_the_columns_of_an_existing_index() {
+    let mut database = database(&json!({
+        "key": [{"name": "id", "type": "string"}],
+        "columns": [
+            {"name": "note", "type": "string", "number": 1},
+            {"name": "labels", "type": "json", "number": 2},
+            {"name": "seen", "type": "timestamp", "number": 3},
+            {"name": "state", "type": "string", "number": 4},
+        ],
+        "next_column": 5, "version_guard": null,
+    }));
+    database.create_index(
+        &json!([{"column": "note", "as": "text", "analyzer": {"language": "english"}}]),
+        false,
+    );
+    // The name of an index that another query needs is taken.
+    let taken = json!({"create_indexes": [{"name": "by_state", "key": [{"name": "note"}]}], "queries": [],
+        "create_search_indexes": [], "undeclared": [], "request_id": ""});
+    create(&database, &serde_json::from_value(taken).expect("advice"));
+    let queries = json!([
+        {"where": {"column": "note", "text": "late"}},
+        {"where": {"column": "note", "text": "late"}, "sort": ["note"]},
+        {"where": {"column": "labels", "near": {"lat": 1, "lon": 2, "meters": 5}}},
+        {"where": {"and": [{"column": "labels", "gt": 5}, {"column": "labels", "equals": true}]}},
+        {"where": {"and": [{"column": "note", "text": "late"}, {"column": "note", "prefix": "l"}]}},
+        {"where": {"column": "state", "equals": "open"}},
+        {"where": {"column": "seen", "equals": "2026-11-01T00:00:00Z"}},
+    ]);
+    let found = advised(&database, &queries);
+    use QueryPath::{SearchIndex, SecondaryIndex};
+    let mut expected = vec![(SearchIndex, true)];
+    expected.extend([(SearchIndex, false); 4]);
+    expected.extend([(SecondaryIndex, false); 2]);
+    assert_eq!(paths(&found), expected, "{found:?}");
+    assert_eq!(found.queries[5].index.as_deref(), Some("by_state_2"));
+    let columns = json!([
+        {"column": "note", "as": "text", "analyzer": {"language": "english"}},
+        {"column": "labels", "as": "bool"},
+        {"column": "labels", "as": "geo"},
+        {"column": "labels", "as": "number"},
+        {"column": "note", "as": "keyword"},
+    ]);
+    assert_eq!(
+        found.create_search_indexes,
+        [json!({"name": "all", "columns": columns, "replace": true})]
+    );
+    create(&database, &found);
+    let again = advised(&database, &queries);
+    assert!(
+        paths(&again)[..5].iter().all(|path| *path == (SearchIndex, true)),
+        "{again:?}"
+    );
+    // The secondary indexes are being built, so they are not advised again.
+    assert_eq!(again.queries[5].index.as_deref(), Some("by_state_2"));
+    assert!(again.create_indexes.is_empty() && again.create_search_indexes.is_empty());
+    database.close();
+}
+
+#[test]
+fn an_index_of_one_tier_is_not_advised_for_all_rows() {
+    let mut database = database(&json!({
+        "key": [{"name": "id", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [{"name": "note", "type": "string", "number": 1}],
+        "next_column": 2, "version_guard": null, "parts": {"by": "at", "every": "month"},
+    }));
+    database.create_search_index(
+        &json!({"name": "all", "tier": "hot", "columns": [{"column": "note", "as": "text"}]}),
+        false,
+    );
+    database.settle();
+    let queries = json!([{"where": {"column": "note", "text": "late"}}]);
+    let found = advised(&database, &queries);
+    assert_eq!(paths(&found), [(QueryPath::SearchIndex, false)]);
+    assert_eq!(
+        found.create_search_indexes,
+        [json!({"name": "all_2", "columns": [{"column": "note", "as": "text"}]})]
+    );
+    create(&database, &found);
+    assert_eq!(
+        paths(&advised(&database, &queries)),
+        [(QueryPath::SearchIndex, true)]
+    );
+    database.close();
+}
+
+#[test]
+fn no_index_is_advised_for_a_table_with_the_maximum_number_of_indexes() {
+    let mut database = database(&json!({
+        "key": [{"name": "id", "type": "string"}, {"name": "at", "type": "timestamp"}],
+        "columns": [
+            {"name": "note", "type": "string", "number": 1},
+            {"name": "state", "type": "string", "number": 2},
+        ],
+        "next_column": 3, "version_guard": null, "parts": {"by": "at", "every": "month"},
+    }));
+    let columns = json!([{"column": "note", "as": "text"}]);
+    for number in 0..4 {
+        database.create_search_index(
+            &json!({"name": format!("hot_{number}"), "tier": "hot", "columns": columns}),
+            false,
+        );
+    }
+    let definitions: Vec<Value> = (0..16)
+        .map(|number| json!({"name": format!("index_{number}"), "key": [{"name": "note"}]}))
+        .collect();
+    let existing = json!({"create_indexes": definitions, "queries": [], "create_search_indexes": [],
+        "undeclared": [], "request_id": ""});
+    create(&database, &serde_json::from_value(existing).expect("advice"));
+    let queries = json!([
+        {"where": {"column": "note", "text": "late"}},
+        {"where": {"column": "state", "equals": "open"}},
+    ]);
+    let found = advised(&database, &queries);
+    use QueryPath::{SearchIndex, SecondaryIndex};
+    assert_eq!(paths(&found), [(SearchIndex, false), (SecondaryIndex, false)]);
+    assert!(found.create_indexes.is_empty() && found.create_search_indexes.is_empty());
+    for (query, kind) in found.queries.iter().zip(["search indexes", "indexes"]) {
+        let said = format!("the table has the maximum number of {kind}, so drop another one first");
+        assert!(query.index.is_none() && query.reason.contains(&said), "{query:?}");
+    }
     database.close();
 }
 

@@ -751,6 +751,10 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
             "neither declared nor part of the key",
         ),
         (
+            metric("bucket", json!(["count"])),
+            "name the columns from which it is computed: customer",
+        ),
+        (
             metric("state", json!(["sum"])),
             "has the type string, which has no sum",
         ),

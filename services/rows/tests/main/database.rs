@@ -14,9 +14,8 @@ use tideline_engine::archive::{Archive, ArchiveSettings};
 use tideline_engine::backend::Backend;
 use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::check::check_database;
-use tideline_engine::model::{
-    ManualClock, SequenceNumber, TableModel, TableName, TableSpec, Timestamp, WideSpec,
-};
+use tideline_engine::model::{ManualClock, TableModel, TableName, TableSpec, Timestamp, WideSpec};
+use tideline_engine::row_search::AwaitedSearches;
 use tideline_engine::{Engine, EngineError, Settings, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{RowIntegers, RowsBody};
@@ -165,18 +164,28 @@ impl Database {
     /// Waits until all search indexes are complete and hold every change.
     pub(crate) fn settle(&self) {
         let engine = self.engine();
-        let everything = SequenceNumber(u64::MAX);
         let begun = Instant::now();
-        let round = Duration::from_millis(500);
         // An index that has failed, because its files were deleted, is opened again.
         let mut is_settled = false;
         while !is_settled {
             assert!(begun.elapsed() < PATIENCE, "the index follows in time");
             engine.follow_searches();
-            is_settled = engine.wait_searches_built(&self.table(), Instant::now() + round)
-                && engine.wait_all_searchable(&self.table(), everything, Instant::now() + round);
+            is_settled = self.are_ready(engine.await_builds(&self.table()))
+                && self.are_ready(engine.await_writes(&self.table()));
         }
         engine.follow_searches();
+    }
+
+    /// Waits until search indexes are ready. Returns false after half a second, or if an index was dropped.
+    pub(crate) fn are_ready(&self, mut awaited: AwaitedSearches) -> bool {
+        let deadline = Instant::now() + Duration::from_millis(500);
+        loop {
+            match self.engine().awaited_end(&mut awaited) {
+                Some(are_ready) => return are_ready,
+                None if Instant::now() >= deadline => return false,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     pub(crate) fn write(&self, rows: &Value) {

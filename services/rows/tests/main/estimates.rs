@@ -32,7 +32,8 @@ fn filled(key: &Value, key_of: impl Fn(u64) -> Value) -> Database {
     database
 }
 
-/// Compares the estimate of a scan with the exact count.
+/// Compares the estimate of a scan with the exact count. First waits until all rows are flushed: a flush between two
+/// estimates can change the number of rows that they read.
 fn check(database: &Database, scan: &Value, what: &str) {
     let request: ScanRows = serde_json::from_value(scan.clone()).expect("a request");
     let terms = ScanTerms {
@@ -46,6 +47,7 @@ fn check(database: &Database, scan: &Value, what: &str) {
         allow_scan: request.allow_scan,
     };
     let (engine, table, selection) = (database.engine(), database.table(), Selection::default());
+    engine.seal().expect("it is flushed");
     let scan = Scan::new(engine, &table, &terms, &selection).expect("a scan");
     let exact = scan.count(engine, &table, &|| false).expect("a count").count;
     let estimate = || {

@@ -1,10 +1,13 @@
-//! Tests of rows in JSON: forms of values, searches, parts of tables, copies, and estimated counts.
+//! Tests of rows in JSON: forms of values, writes, imports, searches, parts of tables, copies, and estimated counts.
 
 mod advice;
 mod aggregates;
 mod database;
+mod divided;
 mod estimates;
 mod generated_parts;
+mod imports;
+mod merged;
 mod parts;
 mod rekey;
 mod search;
@@ -12,3 +15,4 @@ mod shards;
 mod undeclared;
 mod values;
 mod why;
+mod writes;

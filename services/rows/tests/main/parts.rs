@@ -16,7 +16,9 @@ use tideline_engine::archive::{FORMAT, SentObjects};
 use tideline_engine::backend::memory::Character;
 use tideline_engine::indexes::BuildEnd;
 use tideline_engine::large::ValueBytes;
-use tideline_engine::model::{PartPeriod, PartsArchive, PartsSpec, Schedule, TableName, Tier, Timestamp};
+use tideline_engine::model::{
+    PartPeriod, PartsArchive, PartsSpec, Schedule, TableId, TableName, Tier, Timestamp,
+};
 use tideline_engine::moves::OrphanSearch;
 use tideline_engine::parts::TablePart;
 use tideline_engine::rows::{MoveEnd, MoveProgress};
@@ -1632,6 +1634,82 @@ fn an_index_of_one_tier_is_explained() {
         );
     }
     lab.database.close();
+}
+
+#[test]
+fn builds_read_only_the_parts_of_their_tier_and_wait_for_an_unreachable_archive() {
+    let at = START - 100 * DAY;
+    let mut database = Database::new(
+        memory(Character::Embedded),
+        &json!({
+            "key": [{"name": "host", "type": "string"}, {"name": "at", "type": "timestamp"}],
+            "columns": [{"name": "state", "type": "string", "number": 1}],
+            "version_guard": null,
+            "parts": {"by": "at", "every": "month"},
+        }),
+    );
+    let row =
+        |at: i64| json!({"op": "put", "key": {"host": "a", "at": text(at)}, "columns": {"state": "new"}});
+    database.write(&json!([row(at), row(START)]));
+    archive_month(&database, at);
+    let target = database.target();
+    let target = target.strip_prefix("file://").expect("a folder").to_owned();
+    let away = format!("{target}-away");
+    database.close();
+    std::fs::rename(&target, &away).expect("it is renamed");
+    database.open();
+
+    let index = json!({"name": "hot", "key": [{"name": "state", "type": "string"}], "tier": "hot"});
+    let index = serde_json::from_value(index).expect("an index");
+    database
+        .engine()
+        .create_index(TABLE, index)
+        .expect("it is created");
+    for building in database.engine().building_indexes() {
+        let built = database
+            .engine()
+            .build_index(&building, &mut |_| ControlFlow::Continue(()));
+        assert!(
+            matches!(&built, Ok(BuildEnd::Ready(done)) if done.rows == 1),
+            "{built:?}"
+        );
+    }
+    let columns = json!([{"column": "state", "as": "keyword"}]);
+    database.create_search_index(&json!({"name": "hot", "columns": columns, "tier": "hot"}), false);
+    database.settle();
+    let status_of = |database: &Database, name: &str| {
+        let table = database.table();
+        let mut specs = table.settings().search_indexes.iter();
+        let spec = specs.find(|spec| spec.name == name).expect("it exists");
+        let status = database.engine().search_index_status(TableId(spec.id));
+        status.map(|(status, _)| status).unwrap_or_default()
+    };
+    let status = status_of(&database, "hot");
+    assert_eq!((status.rows_read, status.last_error), (1, None));
+
+    database.create_search_index(&json!({"name": "all", "columns": columns}), false);
+    let begun = std::time::Instant::now();
+    while !status_of(&database, "all").is_waiting {
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{:?}",
+            status_of(&database, "all")
+        );
+        std::thread::yield_now();
+    }
+    // The index has not failed, so it is not opened again.
+    database.engine().follow_searches();
+    let status = status_of(&database, "all");
+    assert!(status.is_waiting && status.last_error.is_some(), "{status:?}");
+    std::fs::rename(&away, &target).expect("it is renamed");
+    database.settle();
+    let status = status_of(&database, "all");
+    assert!(!status.is_waiting, "{status:?}");
+    assert_eq!(
+        (status.rows_read, status.documents, status.last_error),
+        (2, 2, None)
+    );
+    database.close();
 }
 
 #[test]

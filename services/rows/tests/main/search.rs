@@ -647,6 +647,53 @@ fn searches_are_refused_with_the_reason() {
 }
 
 #[test]
+fn pages_totals_and_facets_agree_for_texts_that_are_too_long_for_a_keyword() {
+    let mut database = orders(memory(Character::Embedded));
+    database.create_index(&columns(), false);
+    let (long, short) = ("y".repeat(40_000), "y y");
+    let long = format!("red {long} wine");
+    let row = |number: u64, title: &str| {
+        let key = json!({"customer": "acme", "number": number});
+        json!({"op": "put", "key": key, "columns": {"title": title}})
+    };
+    database.write(&json!([row(1, &long), row(2, short)]));
+    database.settle();
+    for (filter, expected) in [
+        (json!({"column": "title", "prefix": "red"}), vec![]),
+        (json!({"not": {"column": "title", "prefix": "red"}}), vec![1, 2]),
+        (json!({"not": {"column": "title", "gte": "a"}}), vec![1]),
+        (json!({"column": "title", "not_equals": long}), vec![1, 2]),
+        (json!({"not": {"column": "title", "equals": long}}), vec![1, 2]),
+        (json!({"column": "title", "exists": true}), vec![1, 2]),
+        (json!({"column": "title", "text": "wine red"}), vec![1]),
+        // A word that is too long separates the words around it.
+        (json!({"column": "title", "phrase": "red wine"}), vec![]),
+        (
+            json!({"not": {"column": "title", "phrase": "red wine"}}),
+            vec![1, 2],
+        ),
+    ] {
+        let (rows, total) = database.search(&json!({"where": filter}));
+        let mut numbers: Vec<u64> = rows
+            .iter()
+            .filter_map(|row| row["key"]["number"].as_u64())
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(
+            (numbers, total),
+            (expected.clone(), expected.len() as u64),
+            "{filter}"
+        );
+        let request: FacetRows = serde_json::from_value(json!({"where": filter})).expect("a request");
+        let (engine, table) = (database.engine(), database.table());
+        let facets = Facets::new(engine, &table, &request).expect("facets");
+        let counted = facets.count(engine, &table, &|| false).expect("counts");
+        assert_eq!(counted.rows, total, "{filter}");
+    }
+    database.close();
+}
+
+#[test]
 fn a_page_token_stays_valid_over_a_restart() {
     let mut database = orders(memory(Character::Embedded));
     database.create_index(&columns(), false);
@@ -678,6 +725,35 @@ fn a_page_token_stays_valid_over_a_restart() {
 }
 
 #[test]
+fn a_wait_for_a_replaced_index_continues_with_its_replacement() {
+    let mut database = orders(memory(Character::Embedded));
+    let columns = json!([{"column": "title", "as": "keyword"}]);
+    database.create_index(&columns, false);
+    database.settle();
+    let old = database.table().settings().search_indexes[0].id;
+    let key = json!({"customer": "a", "number": 1});
+    database.write(&json!([{"op": "put", "key": key, "columns": {"title": "red wine"}}]));
+    let (write, build) = {
+        let (engine, table) = (database.engine(), database.table());
+        (engine.await_writes(&table), engine.await_builds(&table))
+    };
+    database.create_index(&columns, true);
+    database.settle();
+    let specs = database.table().settings().search_indexes.clone();
+    assert!(specs.len() == 1 && specs[0].id != old, "{specs:?}");
+    assert!(database.are_ready(write) && database.are_ready(build));
+    let (_, total) = database.search(&json!({"where": {"column": "title", "equals": "red wine"}}));
+    assert_eq!(total, 1);
+    let dropped = database.engine().await_writes(&database.table());
+    database
+        .engine()
+        .drop_search_index(TABLE, "all")
+        .expect("it is dropped");
+    assert!(!database.are_ready(dropped));
+    database.close();
+}
+
+#[test]
 fn definitions_that_do_not_fit_the_table_are_refused() {
     let database = orders(memory(Character::Embedded));
     for (columns, said) in [
@@ -685,6 +761,10 @@ fn definitions_that_do_not_fit_the_table_are_refused() {
         (
             json!([{"column": "missing", "as": "text"}]),
             "neither declared nor part of the key",
+        ),
+        (
+            json!([{"column": "bucket", "as": "number"}]),
+            "index the columns from which it is computed: customer",
         ),
         (
             json!([{"column": "items", "as": "text"}]),

@@ -30,10 +30,11 @@ impl CopyJob {
         if from.points().id() == into.points().id() {
             return Ok(None);
         }
-        let job = scheduler.begin(
+        let source = (from.points().id(), from.name().as_str());
+        let job = scheduler.begin_into(
             JobKind::Restore,
-            Some((from.points().id(), from.name().as_str())),
-            format!("requested copy of its points in table {}", into.name()),
+            (Some(source), Some(into.name().as_str())),
+            "requested copy of its points".to_owned(),
             from.reader().visible().len(),
         );
         Ok(Some(Self { job, from, into }))

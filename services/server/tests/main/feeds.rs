@@ -11,20 +11,17 @@ use crate::process::{output, text};
 /// Feed of most tests.
 const LOBBY: &str = "room,name=lobby";
 
+/// Creates the table of most tests.
 fn create(lab: &Lab) {
-    lab.ok(&[
-        "tables",
-        "create",
-        "chat",
-        "--model",
-        "feed",
-        "--column",
-        "text string",
-        "--parts",
-        "month",
-        "--hot-parts",
-        "30d",
-    ]);
+    create_with(
+        lab,
+        &["--model", "feed", "--parts", "month", "--hot-parts", "30d"],
+    );
+}
+
+/// Creates a table with these options and a column for texts.
+fn create_with(lab: &Lab, options: &[&str]) {
+    lab.ok(&[&["tables", "create", "chat", "--column", "text string"], options].concat());
 }
 
 fn feed(lab: &Lab, command: &str, rest: &[&str]) -> String {
@@ -36,6 +33,24 @@ fn send(lab: &Lab, feed_name: &str, rest: &[&str]) -> String {
     feed(lab, "send", &[&[feed_name], rest].concat())
         .trim_end()
         .to_owned()
+}
+
+/// Writes `count` lines of messages to a file. Returns the arguments that send the file to the lobby.
+fn send_file(lab: &Lab, count: usize) -> [String; 9] {
+    let all: String = (0..count)
+        .map(|number| format!("{{\"sender\":\"bot\",\"columns\":{{\"text\":\"line {number}\"}}}}\n"))
+        .collect();
+    let file = lab.file("history.ndjson", &all);
+    [
+        "feed", "send", "chat", LOBBY, "--file", &file, "--ids", "history", "--json",
+    ]
+    .map(str::to_owned)
+}
+
+/// Runs a command with the option `--json`. Returns its output.
+fn summary(lab: &Lab, command: &[String]) -> Value {
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    serde_json::from_str(&lab.ok(&command)).expect("JSON")
 }
 
 /// Returns the lines of a read, parsed: its messages, and its summary.
@@ -116,22 +131,16 @@ fn messages_are_sent_read_and_changed() {
 fn lines_of_messages_are_sent_once() {
     let lab = Lab::start();
     create(&lab);
-    let all: String = (0..2_500)
-        .map(|number| format!("{{\"sender\":\"bot\",\"columns\":{{\"text\":\"line {number}\"}}}}\n"))
-        .collect();
-    let file = lab.file("history.ndjson", &all);
-    let send = [
-        "feed", "send", "chat", LOBBY, "--file", &file, "--ids", "history", "--json",
-    ];
-    let summary: Value = serde_json::from_str(&lab.ok(&send)).expect("JSON");
+    let send = send_file(&lab, 2_500);
+    let first = summary(&lab, &send);
     assert_eq!(
-        (&summary["written"], &summary["repeated"], &summary["requests"]),
+        (&first["written"], &first["repeated"], &first["requests"]),
         (&json!(2_500), &json!(0), &json!(3)),
-        "{summary}"
+        "{first}"
     );
-    let summary: Value = serde_json::from_str(&lab.ok(&send)).expect("JSON");
+    let again = summary(&lab, &send);
     assert_eq!(
-        (&summary["written"], &summary["repeated"]),
+        (&again["written"], &again["repeated"]),
         (&json!(0), &json!(2_500))
     );
 
@@ -157,6 +166,25 @@ fn lines_of_messages_are_sent_once() {
             && refused.err.contains("messages/0"),
         "{refused:?}"
     );
+}
+
+/// Each message has an entry in the inbox of each member, and the entries of a request are limited.
+#[test]
+fn requests_with_too_many_entries_of_inboxes_are_divided() {
+    let lab = Lab::start();
+    create_with(&lab, &["--model", "feed", "--inboxes", "100"]);
+    for number in 0..40 {
+        lab.ok(&["feed", "join", "chat", LOBBY, &format!("user-{number}")]);
+    }
+    let sent = summary(&lab, &send_file(&lab, 1_000));
+    assert_eq!(
+        (&sent["written"], &sent["repeated"]),
+        (&json!(1_000), &json!(0)),
+        "{sent}"
+    );
+    assert!(sent["requests"].as_u64() > Some(1), "{sent}");
+    let (messages, _) = lines(&feed(&lab, "read", &[LOBBY]));
+    assert_eq!(messages[999]["columns"]["text"], "line 999");
 }
 
 #[test]
@@ -376,16 +404,7 @@ fn feeds_are_completed() {
 #[test]
 fn members_read_inboxes_and_conversations() {
     let lab = Lab::start();
-    let create = [
-        "tables",
-        "create",
-        "chat",
-        "--inboxes",
-        "1",
-        "--column",
-        "text string",
-    ];
-    lab.ok(&create);
+    create_with(&lab, &["--inboxes", "1"]);
     let shown = lab.ok(&["tables", "show", "chat"]);
     assert!(shown.contains("inboxes"), "{shown}");
     let joined = feed(&lab, "join", &[LOBBY, "ann"]);

@@ -1,7 +1,7 @@
 //! Parser of the columns of a primary key or of an index.
 //!
 //! A key lists columns, and modifiers in the syntax of functions: `hash_prefix(a, b, 4)`, `bucket(a, 16)`,
-//! `reverse(a)`, `splice(a, pad(b, 8), '|')` and `generated(a)`. A computed column has the name after `AS`. Without
+//! `reverse(a)`, `splice(a, pad(b, 8), '#')` and `generated(a)`. A computed column has the name after `AS`. Without
 //! `AS`, it has the name of its function; if this name is taken, a number is appended.
 
 use sqlparser::tokenizer::Token;
@@ -194,6 +194,12 @@ impl KeyPart {
                 Argument::Text(text) if position + 1 == self.arguments.len() && text.chars().count() == 1 => {
                     delimiter = text.chars().next().unwrap_or(',');
                     continue;
+                }
+                Argument::Text(text) if position + 1 == self.arguments.len() => {
+                    return Err(SqlError::invalid(
+                        self.at,
+                        format!("the delimiter of splice is one character; found the text {text:?}"),
+                    ));
                 }
                 _ => return Err(wrong()),
             };

@@ -5,7 +5,7 @@
 use sqlparser::tokenizer::Token;
 use tideline_engine::model::{
     ColumnCompression, ColumnSpec, ColumnType, IndexScope, KeyColumnSpec, PartsArchive, PartsSpec, RowTtl,
-    Schedule, WideSpec,
+    Schedule, TtlScope, WideSpec,
 };
 
 use super::cursor::Cursor;
@@ -265,6 +265,7 @@ fn to_spec(
         large_values: None,
         cut_values: false,
         codecs: false,
+        ttl_of: TtlScope::default(),
         limits: options.limits.clone().unwrap_or_default(),
         groups: options.groups.clone().unwrap_or_default(),
         ttl: ttl_of(options)?,

@@ -7,7 +7,7 @@ mod index;
 
 use serde::Serialize;
 use tideline_engine::model::wide::KeyOrder;
-use tideline_engine::model::{PartsArchive, RowTtl, TableModel, TableName, TableSpec};
+use tideline_engine::model::{PartsArchive, TableModel, TableName, TableSpec};
 use tideline_engine::{Engine, ErrorKind};
 
 use crate::definition::{create_table, key_columns, type_name};
@@ -167,9 +167,8 @@ fn alter(engine: &Engine, alter: AlterTable, note: Note<'_>) -> Result<TableChan
         if let Some(guard) = alter.settings.version_guard {
             rows.version_guard = guard;
         }
-        let of = rows.ttl.map(|ttl| ttl.of).unwrap_or_default();
         if let Some(ttl) = alter.settings.ttl {
-            rows.ttl = ttl.map(|after| RowTtl { after, of });
+            rows.set_ttl(ttl);
         }
         if let Some((of, at)) = alter.settings.ttl_of {
             let ttl = rows.ttl.as_mut();

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_engine::key_codec::layout::Ranges;
 use tideline_engine::key_codec::tuple::KeyValue;
-use tideline_engine::model::Durability;
-use tideline_engine::{Engine, WideTable};
+use tideline_engine::model::{Durability, SequenceNumber};
+use tideline_engine::{Engine, ErrorKind, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{
     Members, RowCondition, RowCounts, RowImage, RowIntegers, RowOperation, RowOutcome, RowStatus, RowWrite,
 };
+use tideline_rows::read::newest_position;
 use tideline_rows::value::{cell_of, write_plain};
-use tideline_rows::{Outcomes, WriteSettings};
+use tideline_rows::write::{check_room, write};
+use tideline_rows::{Outcomes, RowsError, WriteSettings};
 
 use crate::error::{Position, Result, SqlError};
 use crate::plan::{Access, AccessPath, FoundKey, filter_of};
@@ -54,8 +56,8 @@ enum Changes {
 pub enum WriteResult {
     /// Outcomes of rows.
     Rows(Outcomes),
-    /// Ranges were deleted.
-    RangesDeleted,
+    /// Ranges were deleted; holds a sequence at or after the last journal entry of the delete.
+    RangesDeleted(SequenceNumber),
 }
 
 impl WritePlan {
@@ -207,7 +209,7 @@ impl WritePlan {
                 if !ranges.ranges.is_empty() {
                     engine.delete_rows(&self.table, &ranges.ranges, durability, is_stopped)?;
                 }
-                Ok(WriteResult::RangesDeleted)
+                Ok(WriteResult::RangesDeleted(newest_position(engine)))
             }
         }
     }
@@ -220,6 +222,9 @@ impl WritePlan {
     /// Writes rows. A row that fails prevents the other rows of its partition from being written. If rows are
     /// independent, another round writes these other rows without the failed row. Each round reports all rows that
     /// fail, so more than two rounds are rare.
+    ///
+    /// If a round fails after an earlier one has written rows, the rows of the round are reported as not applied. An error
+    /// after which these rows may have been written is returned.
     fn write_rows(
         &self,
         engine: &Engine,
@@ -227,7 +232,15 @@ impl WritePlan {
         request: &[u8],
         settings: &WriteSettings,
     ) -> Result<Outcomes> {
-        let mut all = tideline_rows::write::write(engine, &self.table, rows, request, settings)?;
+        if let Some(key) = &settings.key
+            && self.is_independent
+            && rows.len() > 1
+        {
+            let added = round_key("", ROUNDS_MAX - 1).len();
+            check_room(key, added, "a statement that changes several rows")?;
+        }
+        let client_key = settings.key.as_deref();
+        let mut all = write(engine, &self.table, rows, request, settings)?;
         for round in 1..ROUNDS_MAX {
             let stopped = all.rows.iter().filter(|row| row.status == RowStatus::NotApplied);
             let positions: Vec<usize> = stopped.map(|row| row.index as usize).collect();
@@ -239,10 +252,23 @@ impl WritePlan {
                 .filter_map(|position| rows.get(*position).cloned())
                 .collect();
             let settings = WriteSettings {
-                key: settings.key.as_ref().map(|key| format!("{key}#{round}")),
+                key: settings.key.as_ref().map(|key| round_key(key, round)),
                 ..settings.clone()
             };
-            let written = tideline_rows::write::write(engine, &self.table, &rest, request, &settings)?;
+            let written = write(engine, &self.table, &rest, request, &settings);
+            let written = match written.map_err(|error| error.with_key(client_key)) {
+                Ok(written) => written,
+                Err(error) if is_partial(&all) && wrote_nothing(&error) => {
+                    let retryable = matches!(&error, RowsError::Engine(error) if error.is_retryable());
+                    for position in positions {
+                        all.rows[position].reason = Some(error.to_string());
+                        all.rows[position].retryable = retryable;
+                    }
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            all.position = all.position.max(written.position);
             for (position, outcome) in positions.into_iter().zip(written.rows) {
                 all.rows[position] = RowOutcome {
                     index: position as u64,
@@ -254,6 +280,21 @@ impl WritePlan {
         all.rows.iter().for_each(|row| counts.add(row.status));
         Ok(Outcomes { counts, ..all })
     }
+}
+
+/// Returns the idempotency key of a round after the first one.
+fn round_key(key: &str, round: usize) -> String {
+    format!("{key}#{round}")
+}
+
+/// Returns true if at least one row was written.
+fn is_partial(outcomes: &Outcomes) -> bool {
+    outcomes.rows.iter().any(|row| row.status == RowStatus::Written)
+}
+
+/// Returns true if a write that failed with this error has certainly written nothing.
+fn wrote_nothing(error: &RowsError) -> bool {
+    !matches!(error, RowsError::Engine(error) if matches!(error.kind(), ErrorKind::Unavailable))
 }
 
 /// Converts a row of an `UPSERT`.

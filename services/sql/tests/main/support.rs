@@ -94,7 +94,7 @@ impl Database {
                     false
                 })? {
                     WriteResult::Rows(outcomes) => Done::Written(outcomes.counts),
-                    WriteResult::RangesDeleted => Done::RangesDeleted,
+                    WriteResult::RangesDeleted(_) => Done::RangesDeleted,
                 }
             }
             Statement::Change(statement) => {

@@ -7,7 +7,7 @@
 //! beginning of its file.
 //!
 //! The files of an epoch are numbered from 0, so a file that another program has removed is noticed by the number of the
-//! file after it. Readers get the removed entries reported like damaged ones.
+//! file after it. The removed entries are reported to readers like damaged ones.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -189,6 +189,14 @@ fn rows_are_written_in_place(fixture: &dyn Fixture, tier: Tier) {
         let get = |key: &[u8]| backend.get(partition, key).expect("get");
         assert_eq!(get(b"a"), Some(Bytes::from_static(b"new")));
         assert_eq!((get(b"b"), get(b"a\x00")), (None, None));
+        let first = |from: &[u8]| backend.first(partition, from).expect("first");
+        assert_eq!(first(b"a"), Some(row(b"a", b"new")));
+        assert_eq!(
+            first(b"a\x00"),
+            Some(row(b"\xff", b"3")),
+            "deleted rows are skipped"
+        );
+        assert_eq!(first(b"\xff\x00"), None);
         assert_eq!(backend.tier_health(tier), Health::Ready);
     };
     check(&*backend);

@@ -17,6 +17,10 @@ pub(super) const RULES: &[Rule] = &[
         many_ranges_at_once,
     ),
     (
+        "the first row from a key is that of a scan from this key",
+        first_row_from_a_key,
+    ),
+    (
         "a page ends after the row that passes its bytes",
         pages_end_by_bytes,
     ),
@@ -129,6 +133,53 @@ fn many_ranges_at_once(fixture: &dyn Fixture) {
         assert!(found == wanted, "{rows_max} rows, {bytes_max} bytes at once");
     }
     assert_eq!(backend.scan_many(&[], EVERYTHING).expect("scan"), []);
+}
+
+fn first_row_from_a_key(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let neighbor = Partition::space(Space(1), 8);
+    assert_eq!(
+        backend.first(ROWS, b"").expect("first"),
+        None,
+        "nothing is stored"
+    );
+    backend
+        .write(neighbor, &[put(b"", b"neighbor")], Stamp(1), Durability::Synced)
+        .expect("write");
+    assert_eq!(
+        backend.first(ROWS, b"").expect("first"),
+        None,
+        "the row belongs to the next partition"
+    );
+    fill(&*backend);
+    // Rows that are deleted or replaced later must be skipped, or returned with their last value.
+    let changes = [put(b"a\x01", b"later"), put(b"a\x02", b"gone"), put(b"c", b"old")];
+    backend
+        .write(ROWS, &changes, Stamp(2), Durability::Synced)
+        .expect("write");
+    let changes = [delete(b"a\x02"), delete(b"b"), put(b"c", b"new")];
+    backend
+        .write(ROWS, &changes, Stamp(3), Durability::Synced)
+        .expect("write");
+    let check = |backend: &dyn Backend| {
+        let all = collect_all(backend, ROWS);
+        let between: [&[u8]; 7] = [
+            b"a\x00\x00",
+            b"a\x01\x00",
+            b"a\x02",
+            b"b\x00",
+            b"c",
+            b"d",
+            &[0xff; 9],
+        ];
+        for from in KEYS.into_iter().chain(between) {
+            let wanted = all.iter().find(|row| row.key >= from);
+            let found = backend.first(ROWS, from).expect("first");
+            assert_eq!(found.as_ref(), wanted, "from {from:?}");
+        }
+    };
+    check(&*backend);
+    check(&*reopen(fixture, backend));
 }
 
 fn bounds_are_half_open(fixture: &dyn Fixture) {
@@ -348,6 +399,7 @@ fn calls_after_close_fail(fixture: &dyn Fixture) {
         backend.take(SHARD).err(),
         value_of(&*backend, ROWS, b"k").err(),
         backend.get(ROWS, b"k").err(),
+        backend.first(ROWS, b"k").err(),
         backend
             .scan(ROWS, &KeyRange::ALL, Direction::Ascending, EVERYTHING)
             .err(),

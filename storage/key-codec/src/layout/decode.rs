@@ -64,9 +64,9 @@ impl KeyLayout {
         values
     }
 
-    /// Returns the length in bytes of the part of a stored key that identifies its partition. The part ends with the
-    /// first column that is neither a hash prefix nor a bucket. Rows whose keys begin with the same part form one
-    /// partition, the unit of transactions.
+    /// Returns the length in bytes of the part of a stored key that identifies its partition: the first column that is
+    /// neither a hash prefix nor a bucket, together with the hash prefixes and buckets before it. Rows whose keys begin
+    /// with the same part form one partition, the unit of transactions.
     ///
     /// Reads only these columns. `key` may be a whole key, or the first columns of a key.
     ///

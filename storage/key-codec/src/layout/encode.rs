@@ -37,6 +37,36 @@ impl KeyLayout {
         result
     }
 
+    /// Appends the part of a stored key that identifies its partition to `out`; see [`Self::partition_len`]. `logical`
+    /// has one value per column of [`Self::logical`]. Only the values of [`Self::partition_columns`] are used; the others
+    /// can have any type. The part can be longer than a valid key. On an error, `out` is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Self::encode`] for the used values, except [`LayoutError::TooLong`].
+    pub fn encode_partition(&self, logical: &[KeyValue<'_>], out: &mut Vec<u8>) -> Result<(), LayoutError> {
+        if logical.len() != self.logical.len() {
+            return Err(LayoutError::ValueCount {
+                expected: self.logical.len(),
+                actual: logical.len(),
+            });
+        }
+        for number in self.partition.iter().copied() {
+            self.check_kinds(number, &logical[number..=number])?;
+        }
+        let start = out.len();
+        for column in &self.stored {
+            if let Err(error) = self.push_column(column, logical, out) {
+                out.truncate(start);
+                return Err(error);
+            }
+            if column.hashed().is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the types of values of the logical columns from `first` on.
     pub(super) fn check_kinds(&self, first: usize, values: &[KeyValue<'_>]) -> Result<(), LayoutError> {
         for (column, value) in self.logical[first..].iter().zip(values) {

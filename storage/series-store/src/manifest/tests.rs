@@ -420,7 +420,7 @@ fn a_table_with_a_search_index_of_several_shards_has_a_later_format() {
         );
         assert!(text.contains(index), "{text}");
         assert!(read(&[(ManifestKind::Table, &text)]).is_ok(), "{text}");
-        let later = text.replace(&format!(r#""format":{format},"#), r#""format":23,"#);
+        let later = text.replace(&format!(r#""format":{format},"#), r#""format":24,"#);
         assert!(read(&[(ManifestKind::Table, &later)]).is_err(), "a later format");
     }
 }

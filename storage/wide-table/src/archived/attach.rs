@@ -9,7 +9,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tideline_archive::rows::RowsDescription;
@@ -96,7 +95,7 @@ impl WideStore {
         if let Some(reason) = self.not_attachable(table, number)? {
             return refused(reason);
         }
-        let (written, detail) = match written_of(part, &rules) {
+        let (written, mut detail) = match written_of(part, &rules) {
             Ok(written) => written,
             Err(reason) => return refused(reason),
         };
@@ -111,8 +110,10 @@ impl WideStore {
             return refused("another request is attaching the part".to_owned());
         };
         let is_flushed = self.flush_closed(table, number, flush)?;
+        let now = self.log.trusted_now().now.nanos();
+        self.versions.take_over(detail.newest, now);
+        self.versions.record(&mut detail);
         if is_flushed && self.put_attached(Part { at, detail })? {
-            self.newest.fetch_max(detail.newest, Ordering::Relaxed);
             self.with_written_parts(table, |numbers| {
                 numbers.insert(number);
             })?;
@@ -172,7 +173,7 @@ impl WideStore {
                 self.change_state(|state| {
                     state.parts.insert(part.key(), part);
                     state.closings += 1;
-                    state.flushes += 1;
+                    state.count_publication();
                 });
             })
         })?;

@@ -59,6 +59,7 @@ impl WideStore {
             .chain(rules.groups.ids())
             .map(part_of)
             .collect();
+        to.iter().for_each(|to| self.singles.begin(to.part));
         let restored = self.copy_archived(&part, (&rules, &to), &mut progress, proceed);
         let end = match restored {
             Ok(Some(rows)) => self
@@ -72,6 +73,7 @@ impl WideStore {
         };
         if matches!(end, Ok(MoveEnd::Gone | MoveEnd::Stopped)) {
             for to in to {
+                self.singles.forget(to.part);
                 self.log.backend().reclaim_part(to)?;
             }
         }
@@ -106,7 +108,7 @@ impl WideStore {
                 detail.fragments = rows.has_fragments;
                 detail.row_bytes_max = rows.bytes_max as u64;
                 detail.column_bytes_max = None;
-                detail.newest = archived.detail.newest;
+                self.versions.record(&mut detail);
                 if rows.has_replaced_dictionaries {
                     detail.set_replaced_dictionaries();
                 }

@@ -40,6 +40,25 @@ pub(crate) struct Block<'b> {
     dictionaries: SmallVec<[(u32, Arc<Dictionary>); 2]>,
 }
 
+/// Copy of the parts of a block's header that show which keys the block does not contain.
+#[derive(Debug)]
+pub(crate) struct BlockKeys {
+    first: Box<[u8]>,
+    filter: Box<[u8]>,
+}
+
+impl BlockKeys {
+    /// Returns false if the block certainly does not contain the key. The key must not be above the key of the block.
+    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
+        key >= &self.first[..] && filter::may_contain(&self.filter, key)
+    }
+
+    /// Returns the size in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.first.len() + self.filter.len()
+    }
+}
+
 /// Sizes of the columns of a block.
 #[derive(Debug, Default)]
 pub(crate) struct BlockSizes {
@@ -132,6 +151,14 @@ impl<'b> Block<'b> {
             segments,
             dictionaries: SmallVec::new(),
         })
+    }
+
+    /// Returns a copy of the parts of the header that show which keys the block does not contain.
+    pub(crate) fn contained_keys(&self) -> BlockKeys {
+        BlockKeys {
+            first: self.first.into(),
+            filter: self.filter.into(),
+        }
     }
 
     /// Returns the numbers of the dictionaries that the block needs.

@@ -33,7 +33,9 @@ pub(super) fn may_contain(filter: &[u8], key: &[u8]) -> bool {
 /// Returns the bits that a hash sets in a filter of this number of bytes.
 fn bits_of(hash: u64, bytes: usize) -> impl Iterator<Item = usize> {
     let (start, step) = (hash as u32, (hash >> 32) as u32 | 1);
-    (0..PROBES).map(move |probe| start.wrapping_add(probe.wrapping_mul(step)) as usize % (bytes * 8))
+    // A division of numbers of 64 bits takes several times as long. No block has a filter of 512 MiB.
+    let bits = u32::try_from(bytes * 8).unwrap_or(u32::MAX);
+    (0..PROBES).map(move |probe| (start.wrapping_add(probe.wrapping_mul(step)) % bits) as usize)
 }
 
 #[cfg(test)]

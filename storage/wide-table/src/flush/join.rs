@@ -1,12 +1,15 @@
 //! Joining of small blocks that deletes have left.
 //!
-//! A scan reads blocks one by one, so many small blocks make it slow. A small block is joined with the next blocks: its
-//! rows move to a block with a higher key, and the small block is deleted in the same write.
+//! A scan reads blocks one by one, so many small blocks make it slow. A small block is joined with the block before it,
+//! if both fit into one block, and with the next blocks. Rows always move to a block with a higher key, and the blocks
+//! that they leave are deleted in the same write. Without the block before, each flush would leave one more group of
+//! joined blocks that is not full.
 
 use bytes::Bytes;
-use tideline_backend::{Row, RowChange};
+use tideline_backend::{Direction, PageLimit, Row, RowChange};
+use tideline_model::KeyRange;
 
-use super::TableFlush;
+use super::{TableFlush, after};
 use crate::error::Result;
 
 /// Number of blocks that are read at once.
@@ -22,9 +25,15 @@ impl TableFlush<'_> {
         }
     }
 
-    /// Joins each recorded small block with the blocks after it. The recorded blocks must already be written.
+    /// Joins each recorded small block with the block before it and the blocks after it. The recorded blocks must
+    /// already be written.
     pub(super) fn join_small(&mut self) -> Result<()> {
         let mut small = std::mem::take(&mut self.small);
+        if small.is_empty() {
+            return self.writer.finish();
+        }
+        // All writes of joins are between these two counts. After an error, the joins do not count as ended.
+        self.store.joins.begin();
         // Deletions of ranges have recorded their blocks first, so the keys are not sorted.
         small.sort_unstable();
         let mut passed: Option<Bytes> = None;
@@ -35,6 +44,12 @@ impl TableFlush<'_> {
             let blocks = self.blocks().from(&key, BLOCKS_READ);
             let blocks = blocks.map_err(|error| error.of(self.part.at.table))?;
             let (mut group, mut bytes): (Vec<Row>, usize) = (Vec::new(), 0);
+            if let Some(first) = blocks.first()
+                && let Some((before, of_before)) = self.joinable_before(first, passed.as_ref())?
+            {
+                bytes = of_before;
+                group.push(before);
+            }
             for block in blocks {
                 let of_block = self.open(&block)?.bytes;
                 if bytes + of_block > self.packer.block_bytes() && !group.is_empty() {
@@ -50,7 +65,34 @@ impl TableFlush<'_> {
             }
             self.join(group)?;
         }
-        self.writer.finish()
+        self.writer.finish()?;
+        self.store.joins.end();
+        Ok(())
+    }
+
+    /// Returns the block before a block, and its size, if both fit into one block. Blocks up to `passed` are not
+    /// returned: they belong to an earlier group, and their last state may not be written yet.
+    fn joinable_before(&self, block: &Row, passed: Option<&Bytes>) -> Result<Option<(Row, usize)>> {
+        let of_block = self.open(block)?.bytes;
+        if of_block >= self.packer.block_bytes() {
+            return Ok(None);
+        }
+        let range = KeyRange {
+            start: passed.map_or(Vec::new(), |passed| after(passed)),
+            end: Some(block.key.to_vec()),
+        };
+        let one = PageLimit {
+            rows_max: 1,
+            bytes_max: 1,
+        };
+        let found = self.blocks().scan(&range, Direction::Descending, one);
+        let found = found.map_err(|error| error.of(self.part.at.table))?;
+        let Some(before) = found.rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let bytes = self.open(&before)?.bytes;
+        let fits = bytes + of_block <= self.packer.block_bytes();
+        Ok(fits.then_some((before, bytes)))
     }
 
     /// Moves the rows of consecutive blocks into the last of them.

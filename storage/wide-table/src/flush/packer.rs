@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use tideline_backend::{PartRef, RowChange};
 use tideline_model::GroupCompression;
+use tideline_runtime::background;
 
 use crate::block::BlockEncoder;
 use crate::blocks::BlockError;
@@ -147,6 +148,7 @@ impl<'f> Packer<'f> {
 
     fn block_of(&mut self, rows: &[(Bytes, Bytes)]) -> Result<Option<RowChange>> {
         // Before each block, because a call can pack megabytes.
+        background::yield_core();
         self.zstd.make_dictionaries()?;
         let value = self.block(rows)?;
         let last = rows.last().map(|(key, _)| key.clone());

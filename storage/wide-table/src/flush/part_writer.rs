@@ -135,7 +135,8 @@ impl<'f> PartWriter<'f> {
         self.write_blocks()?;
         around("wide", "moved", || {
             self.store.log.backend().sync_rows(SHARD)?;
-            // A reader that has read blocks before this moment reads again.
+            // A reader that has read blocks before this moment reads again, and spans that were noted before this moment
+            // are not used any more.
             self.store.packings.fetch_add(1, Ordering::AcqRel);
             for key in std::mem::take(&mut self.packed) {
                 self.put_single(key, None)?;

@@ -18,6 +18,16 @@ use crate::tables::TableRules;
 use crate::value::CellValue;
 
 impl WideStore {
+    /// Returns true if rows of a table may have cut values. From then on, always returns true: the settings of a table
+    /// have this mark before a row has such a value, and keep it.
+    ///
+    /// # Errors
+    ///
+    /// [`WideError::NoTable`] if the table does not exist.
+    pub fn has_cut_values(&self, table: TableId) -> Result<bool> {
+        Ok(self.rules(table)?.cut_values)
+    }
+
     /// Returns a row with the contents of the cut values in the columns for which `needs` returns true. If pieces are
     /// missing, calls `again`, which reads the row again. Returns `None` if `again` returns `None`.
     ///

@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
 use tideline_model::{TableId, Timestamp};
 
 use super::{
     Action, COLUMN_BYTES_MAX, Image, Increment, ROW_BYTES_MAX, Refused, RowOutcome, RowWrite, Seen,
-    WriteOptions,
+    WRITE_BYTES_MAX, WriteOptions,
 };
 use crate::codec;
 use crate::division::{ALL_PARTS, PartNumbers};
@@ -54,6 +55,7 @@ impl WideStore {
             true => self.log.trusted_now().now.nanos(),
             false => 0,
         };
+        let keeps_rows = !writes.iter().all(is_independent);
         let mut deciding = Deciding {
             store: self,
             table,
@@ -71,7 +73,8 @@ impl WideStore {
             state,
             rules: &rules,
             largest: OnceCell::new(),
-            rows: HashMap::with_capacity(writes.len()),
+            keeps_rows,
+            rows: HashMap::with_capacity(if keeps_rows { writes.len() } else { 0 }),
             updates: HashMap::new(),
             scratch: Vec::new(),
             seen,
@@ -79,7 +82,12 @@ impl WideStore {
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut mutations = Vec::with_capacity(writes.len());
         for write in writes {
-            let (outcome, mutation) = deciding.decide(write)?;
+            let (mut outcome, mut mutation) = deciding.decide(write)?;
+            let bytes = mutation.as_ref().map_or(0, |decided| decided.bytes(&write.key));
+            // Later writes of the same row are not applied either, because they belong to the same partition.
+            if bytes > WRITE_BYTES_MAX {
+                (outcome, mutation) = (RowOutcome::Refused(Refused::WriteTooLarge(bytes)), None);
+            }
             outcomes.push(outcome);
             mutations.push(mutation);
         }
@@ -105,8 +113,8 @@ impl WideStore {
                     mutation: decided.mutation,
                 });
                 partitions.push(write.partition);
-                for (index, changes) in decided.index_changes {
-                    index_changes.entry(index).or_default().extend(changes);
+                for (index, change) in decided.index_changes {
+                    index_changes.entry(index).or_default().push(change);
                 }
             }
         }
@@ -117,6 +125,18 @@ impl WideStore {
             partitions,
         })
     }
+}
+
+/// Returns true for a new row whose outcome depends on no other row, and which no other write of the request changes.
+fn is_independent(write: &RowWrite<'_>) -> bool {
+    matches!(&write.action, Action::Create(columns) if columns.iter().all(has_one_version))
+        && write.condition.is_none()
+        && write.image == Image::None
+}
+
+/// Returns true if the column has exactly one version.
+fn has_one_version(column: &Column<'_>) -> bool {
+    column.versions.len() == 1
 }
 
 /// Evaluated writes.
@@ -134,10 +154,17 @@ pub(super) struct Decided {
 struct DecidedRow {
     /// Encoded mutation of the row.
     mutation: Bytes,
-    index_changes: Vec<(TableId, Vec<Change>)>,
+    /// Changes of index entries, each with the id of its index.
+    index_changes: Vec<(TableId, Change)>,
 }
 
 impl DecidedRow {
+    /// Returns the approximate size of the changes in the journal.
+    fn bytes(&self, key: &[u8]) -> usize {
+        let of_indexes = self.index_changes.iter().map(|(_, change)| change.bytes());
+        key.len() + self.mutation.len() + 8 + of_indexes.sum::<usize>()
+    }
+
     /// Returns the changes of a write that changes its row but no index entries.
     fn of_row(mutation: Bytes) -> Option<Self> {
         Some(Self {
@@ -175,6 +202,8 @@ struct Deciding<'s> {
     /// Upper bounds of the sizes of a stored row and of a column of the table, in bytes. Computed for the first update
     /// that needs them.
     largest: OnceCell<(usize, usize)>,
+    /// False if no write of the request can depend on an earlier one, so `rows` and `updates` stay empty.
+    keeps_rows: bool,
     /// Rows that were read or written by earlier writes; `None` for rows that do not exist.
     rows: HashMap<Bytes, Evaluated>,
     /// Encoded updates of rows that were not read; at most one per row.
@@ -184,7 +213,7 @@ struct Deciding<'s> {
     seen: &'s mut Seen,
 }
 
-impl Deciding<'_> {
+impl<'s> Deciding<'s> {
     /// Returns the reason why no row of the part of a key can be written, or deleted if `is_delete`; `None` if this is
     /// possible.
     fn refused_part(&self, key: &[u8], is_delete: bool) -> Result<Option<Refused>> {
@@ -197,7 +226,11 @@ impl Deciding<'_> {
         let start_of = |number| Timestamp::from_nanos_clamped(division.spec.every.start_of(number));
         // Deletes are also possible in hidden parts. In dropped parts they change nothing.
         if !is_delete && !self.visible.contains(&number) {
-            return Ok(Some(Refused::PartDropped(start_of(*self.visible.start()))));
+            let first = start_of(*self.visible.start());
+            return Ok(Some(match self.rules.keeps(number) {
+                true => Refused::PartHidden(first),
+                false => Refused::PartDropped(first),
+            }));
         }
         // A part that was dropped may still be stored; it is ignored.
         let part = self.state.parts.get(&(table, number));
@@ -248,7 +281,7 @@ impl Deciding<'_> {
         }
         let stored = match write.action {
             Action::Create(_) => None,
-            _ => self.read(&write.key)?,
+            _ => self.read(&write.key, true)?,
         };
         let (stored, whole) = self.with_whole(write, stored)?;
         let before = stored.as_ref().and_then(|row| self.expiry.visible_of(row));
@@ -277,7 +310,8 @@ impl Deciding<'_> {
             }
         }
         let indexes = self.maintained(&write.key)?;
-        let index_changes = changes_of(&indexes, &write.key, stored.as_ref(), after.as_ref(), time);
+        let columns_after = after.as_ref().map(|row| (row.time, &row.columns[..]));
+        let index_changes = changes_of(&indexes, &write.key, stored.as_ref(), columns_after, time);
         let index_changes = match index_changes {
             Ok(changes) => changes,
             Err(reason) => return Ok((RowOutcome::Refused(Refused::NotIndexable(reason)), None)),
@@ -307,7 +341,6 @@ impl Deciding<'_> {
         let (Action::Put(columns) | Action::Create(columns)) = &write.action else {
             return Ok(None);
         };
-        let has_one_version = |column: &Column<'_>| column.versions.len() == 1;
         if write.condition.is_some() || write.image != Image::None || !columns.iter().all(has_one_version) {
             return Ok(None);
         }
@@ -317,25 +350,38 @@ impl Deciding<'_> {
             return Ok(Some((RowOutcome::Refused(refused), None)));
         }
         let mut index_changes = Vec::new();
-        if !self.rules.indexes.is_empty() {
-            let stored = match write.action {
-                Action::Create(_) => None,
-                _ => self.read(&write.key)?,
+        let is_new = matches!(write.action, Action::Create(_));
+        let may_have_entries = |index: &Arc<Index>| !is_new || index.may_have_entry(columns);
+        if self.rules.indexes.iter().any(may_have_entries) {
+            let stored = match is_new {
+                true => None,
+                // The row that was read is replaced below by this write.
+                false => self.read(&write.key, false)?,
             };
             let indexes = self.maintained(&write.key)?;
-            let row = Mutation {
-                effect: Effect::Replace,
+            let changes = changes_of(
+                &indexes,
+                &write.key,
+                stored.as_ref(),
+                Some((time, &columns[..])),
                 time,
-                columns: columns.clone(),
-            };
-            index_changes = match changes_of(&indexes, &write.key, stored.as_ref(), Some(&row), time) {
+            );
+            index_changes = match changes {
                 Ok(changes) => changes,
-                Err(reason) => return Ok(Some((RowOutcome::Refused(Refused::NotIndexable(reason)), None))),
+                Err(reason) => {
+                    // Later writes of the request start from the row that was read.
+                    if !is_new {
+                        self.rows.insert(write.key.clone(), Evaluated::Row(stored));
+                    }
+                    return Ok(Some((RowOutcome::Refused(Refused::NotIndexable(reason)), None)));
+                }
             };
         }
-        self.updates.remove(&write.key);
-        self.rows
-            .insert(write.key.clone(), Evaluated::Mutation(out.clone()));
+        if self.keeps_rows {
+            self.updates.remove(&write.key);
+            self.rows
+                .insert(write.key.clone(), Evaluated::Mutation(out.clone()));
+        }
         let decided = DecidedRow {
             mutation: out,
             index_changes,
@@ -370,7 +416,7 @@ impl Deciding<'_> {
             }
             // The committer also compares the revision of the first read, so it refuses the entry of this attempt.
             self.rows.remove(&write.key);
-            let again = self.read(&write.key)?;
+            let again = self.read(&write.key, true)?;
             if again == stored {
                 return Err(WideError::LargeMissing(table));
             }
@@ -405,12 +451,13 @@ impl Deciding<'_> {
 
     /// Returns the indexes whose entries a write of a row changes: the indexes that cover the tier of its part, or a
     /// tier to which the part is about to move.
-    fn maintained(&self, key: &[u8]) -> Result<Vec<&Index>> {
+    fn maintained(&self, key: &[u8]) -> Result<SmallVec<[&'s Index; 4]>> {
         let table = self.table;
         let number = self.rules.part_of(key);
         let number = number.map_err(|reason| WideError::Damaged { table, reason })?;
         let is_maintained = |index: &&Index| self.rules.maintains(&self.state, (table, number), index);
-        let indexes = self.rules.indexes.iter().map(AsRef::as_ref);
+        let rules: &'s TableRules = self.rules;
+        let indexes = rules.indexes.iter().map(AsRef::as_ref);
         Ok(indexes.filter(is_maintained).collect())
     }
 
@@ -454,8 +501,9 @@ impl Deciding<'_> {
         Ok(stored + added <= ROW_BYTES_MAX / 2)
     }
 
-    /// Returns the row before a write, with the effect of earlier writes of the request.
-    fn read(&mut self, key: &Bytes) -> Result<Option<Mutation<'static>>> {
+    /// Returns the row before a write, with the effect of earlier writes of the request. If `is_kept` is false, the
+    /// caller must itself record the row for later writes of the request.
+    fn read(&mut self, key: &Bytes, is_kept: bool) -> Result<Option<Mutation<'static>>> {
         let damaged = |reason| WideError::Damaged {
             table: self.table,
             reason,
@@ -472,7 +520,9 @@ impl Deciding<'_> {
             row = applied(row, owned(&update)?, self.rules.versions_max);
         }
         self.seen.rows.push((key.clone(), revision));
-        self.rows.insert(key.clone(), Evaluated::Row(row.clone()));
+        if is_kept {
+            self.rows.insert(key.clone(), Evaluated::Row(row.clone()));
+        }
         Ok(row)
     }
 }

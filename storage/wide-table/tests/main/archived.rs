@@ -26,7 +26,7 @@ use tideline_wide_table::{
 };
 
 use super::database::*;
-use super::paused::PausedBackend;
+use super::paused::paused_backend;
 
 const EVERY: PartPeriod = PartPeriod::Day;
 /// 2026-10-01T00:00:00Z.
@@ -432,9 +432,7 @@ fn values_in_pieces_are_in_the_archive_with_their_rows() {
 #[test]
 fn a_reader_that_begins_during_a_removal_of_pieces_reads_them_after_a_restore() {
     let pieces = TableId(900);
-    let disk = MemoryDisk::new(Character::Embedded);
-    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
-    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    let (backend, opened) = paused_backend();
     let target = tempfile::tempdir().expect("a folder");
     let archive = Archive::open(ArchiveSettings::new(target.path().join("temporary")));
     let mut spec = divided();

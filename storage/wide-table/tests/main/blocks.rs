@@ -9,41 +9,27 @@ use std::thread;
 use bytes::Bytes;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{
-    Backend, Direction, EditOutcome, ManifestChange, ManifestKind, ManifestRow, PartRef, Partition, Row,
-    RowChange, Stamp,
+    Backend, Direction, EditOutcome, ManifestChange, ManifestRow, Row, RowChange, Stamp, Unit,
 };
-use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
-use tideline_model::{Durability, KeyRange, Tier};
+use tideline_model::{Durability, KeyRange};
+use tideline_wide_table::Settings;
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_rows};
 
 use super::database::*;
-
-const SINGLES: u16 = 0;
-const BLOCKS: u16 = 2;
-
-fn part_row(backend: &dyn Backend) -> ManifestRow {
-    let stored = backend.manifest(SHARD).expect("it is read").rows;
-    let row = stored.into_iter().find(|row| row.kind == ManifestKind::Part);
-    row.expect("the table has a part")
-}
-
-fn bucket(backend: &dyn Backend, bucket: u16) -> Partition {
-    let part = PartRef {
-        part: parse_part_name(&part_row(backend).name).expect("a part"),
-        table: TABLE,
-        tier: Tier::Hot,
-    };
-    Partition::part(part, bucket)
-}
+use super::paused::{Call, paused_backend};
 
 /// Returns the rows that the backend stores in a bucket of the part.
 fn stored(backend: &dyn Backend, of: u16) -> Vec<Row> {
     stored_rows(backend, bucket(backend, of))
 }
 
-fn key(number: usize) -> String {
-    encoded(&format!("k{number:05}"))
+/// Returns settings with blocks of this size.
+fn blocks_of(block_bytes: usize) -> Settings {
+    Settings {
+        block_bytes,
+        ..settings()
+    }
 }
 
 fn put_rows(database: &Database, numbers: impl Iterator<Item = usize>, value: i64) {
@@ -54,6 +40,14 @@ fn put_rows(database: &Database, numbers: impl Iterator<Item = usize>, value: i6
             .map(|number| put(&key(*number), 1, &[("a", value), ("b", *number as i64)]))
             .collect();
         database.write(&writes);
+    }
+}
+
+/// Deletes nine of ten rows. A later flush joins the small blocks that are left.
+fn delete_most(database: &Database, numbers: std::ops::Range<usize>) {
+    let deletes = deletes(numbers.filter(|number| number % 10 != 0), 4);
+    for deletes in deletes.chunks(500) {
+        database.write(deletes);
     }
 }
 
@@ -79,11 +73,7 @@ fn assert_rows(database: &Database, expected: &[(usize, i64)]) {
 fn rows_are_packed_once_enough_of_them_are_neighbors() {
     every_backend(|backend| {
         let backend = backend();
-        let settings = tideline_wide_table::Settings {
-            block_bytes: 1_000,
-            ..settings()
-        };
-        let database = Database::open_with(Arc::clone(&backend), 1, settings);
+        let database = Database::open_with(Arc::clone(&backend), 1, blocks_of(1_000));
         put_rows(&database, (0..1_000).map(|number| number * 2), 1);
         database.flush();
         assert_eq!(stored(&*backend, SINGLES), []);
@@ -111,16 +101,43 @@ fn rows_are_packed_once_enough_of_them_are_neighbors() {
 }
 
 #[test]
+fn single_rows_are_packed_with_later_neighbors_wherever_they_are() {
+    every_backend(|backend| {
+        let backend = backend();
+        let database = Database::open_with(Arc::clone(&backend), 1, blocks_of(1_000));
+        put_rows(&database, (0..1_000).map(|number| number * 2), 1);
+        database.flush();
+        let mut expected: Vec<(usize, i64)> = (0..1_000).map(|number| (number * 2, 1)).collect();
+        let mut put = |numbers: Vec<usize>, value| {
+            put_rows(&database, numbers.iter().copied(), value);
+            database.flush();
+            expected.extend(numbers.into_iter().map(|number| (number, value)));
+            expected.sort_unstable();
+            assert_rows(&database, &expected);
+            stored(&*backend, SINGLES).len()
+        };
+        let near = |middle: usize| {
+            (middle - 40..middle + 41)
+                .step_by(2)
+                .filter(move |number| *number != middle)
+        };
+        assert_eq!(put(vec![301, 901, 1_501], 2), 3, "few rows stay single");
+        assert_eq!(put(near(901).collect(), 3), 2);
+        // Rows above the last block, where the flush finds no single row.
+        assert_eq!(put((2_001..2_200).collect(), 4), 2);
+        assert_eq!(put(near(301).chain(near(1_501)).collect(), 5), 0);
+        database.close();
+    });
+}
+
+#[test]
 fn a_part_whose_rows_are_deleted_stores_nothing() {
     every_backend(|backend| {
         let backend = backend();
         let database = Database::open(Arc::clone(&backend), 1);
         put_rows(&database, 0..2_000, 1);
         database.flush();
-        let deletes: Vec<_> = (0..1_000)
-            .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
-            .collect();
-        database.write(&deletes);
+        database.write(&deletes(0..1_000, 2));
         database.flush();
         let left: Vec<(usize, i64)> = (1_000..2_000).map(|number| (number, 1)).collect();
         assert_rows(&database, &left);
@@ -149,16 +166,31 @@ fn blocks_that_deletes_leave_small_are_joined() {
         put_rows(&database, 0..3_000, 1);
         database.flush();
         let before = stored(&*backend, BLOCKS).len();
-        let deletes: Vec<_> = (0..3_000)
-            .filter(|number| number % 10 != 0)
-            .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
-            .collect();
-        for deletes in deletes.chunks(500) {
-            database.write(deletes);
-        }
+        delete_most(&database, 0..3_000);
         database.flush();
         let after = stored(&*backend, BLOCKS).len();
         assert!(after * 6 < before, "{before} blocks before, {after} after");
+        let left: Vec<(usize, i64)> = (0..300).map(|number| (number * 10, 1)).collect();
+        assert_rows(&database, &left);
+        database.close();
+    });
+}
+
+#[test]
+fn blocks_that_later_flushes_leave_small_are_joined_with_earlier_ones() {
+    every_backend(|backend| {
+        let backend = backend();
+        let database = Database::open_with(Arc::clone(&backend), 1, blocks_of(1_000));
+        put_rows(&database, 0..3_000, 1);
+        database.flush();
+        let before = stored(&*backend, BLOCKS).len();
+        for first in (0..3_000).step_by(60) {
+            delete_most(&database, first..first + 60);
+            database.flush();
+        }
+        // Without the earlier blocks, each flush would leave at least one block.
+        let after = stored(&*backend, BLOCKS).len();
+        assert!(after * 4 < before, "{before} blocks before, {after} after");
         let left: Vec<(usize, i64)> = (0..300).map(|number| (number * 10, 1)).collect();
         assert_rows(&database, &left);
         database.close();
@@ -201,10 +233,7 @@ fn scans_in_both_directions_miss_no_row_while_blocks_are_cut_and_joined() {
             }
             for round in 0..15 {
                 let numbers = || (0..1_000).filter(|number| !kept(number));
-                let deletes: Vec<_> = numbers()
-                    .map(|number| write_of(&key(number), 2, tideline_wide_table::Action::Delete))
-                    .collect();
-                database.write(&deletes);
+                database.write(&deletes(numbers(), 2));
                 database.flush();
                 put_rows(&database, numbers(), round);
                 database.flush();
@@ -216,14 +245,74 @@ fn scans_in_both_directions_miss_no_row_while_blocks_are_cut_and_joined() {
 }
 
 #[test]
+fn a_descending_read_finds_rows_that_are_joined_into_a_block_that_it_has_read() {
+    for end in [305, 415, 525, 635] {
+        let (backend, opened) = paused_backend();
+        let database = Database::open_with(opened, 1, large_blocks());
+        put_rows(&database, 0..1_000, 1);
+        database.flush();
+        delete_most(&database, 0..1_000);
+        let blocks = bucket(&*backend, BLOCKS);
+        let Unit::Part(part) = blocks.unit else {
+            panic!("the bucket belongs to a part");
+        };
+        let range = KeyRange::new(*b"", key(end).as_bytes());
+        // The generation is frozen, and none of its rows are written.
+        let write = backend.pause(move |call| call.writes(part));
+        let keys: Vec<Bytes> = thread::scope(|scope| {
+            scope.spawn(|| database.flush());
+            write.wait();
+            let first = backend.pause(move |call| call == Call::Read(blocks));
+            let reader = scope.spawn(|| database.rows(range, Direction::Descending, 1_000));
+            first.wait();
+            let second = backend.pause(move |call| call == Call::Read(blocks));
+            first.end();
+            second.wait();
+            // The block with the highest keys was read. Now the blocks are joined, but not published.
+            let publication = backend.pause(|call| call == Call::Edit);
+            write.end();
+            publication.wait();
+            second.end();
+            let rows = reader.join().expect("it ends");
+            publication.end();
+            rows.into_iter().map(|(key, _)| key).collect()
+        });
+        let expected: Vec<Bytes> = (0..end)
+            .step_by(10)
+            .rev()
+            .map(|number| key(number).into())
+            .collect();
+        assert_eq!(keys, expected, "below {end}");
+        database.close();
+    }
+}
+
+#[test]
+fn a_descending_read_reads_no_block_twice_unless_blocks_are_joined() {
+    let (backend, opened) = paused_backend();
+    let database = Database::open_with(opened, 1, large_blocks());
+    put_rows(&database, 0..1_000, 1);
+    database.flush();
+    delete_most(&database, 0..1_000);
+    database.flush();
+    let blocks = bucket(&*backend, BLOCKS);
+    let before = backend.reads_of(blocks);
+    let range = KeyRange::new(*b"", key(505).as_bytes());
+    let rows = database.rows(range, Direction::Descending, 1_000);
+    assert_eq!(rows.len(), 51);
+    let reads = backend.reads_of(blocks) - before;
+    assert_eq!(
+        reads, 2,
+        "the block at the end of the range, and the blocks below"
+    );
+    database.close();
+}
+
+#[test]
 fn a_part_of_an_earlier_build_is_packed_by_later_flushes() {
     let disk = MemoryDisk::new(Character::Embedded);
     let open = || -> Arc<dyn Backend> { Arc::new(MemoryBackend::open(&disk)) };
-    let unpacked = tideline_wide_table::Settings {
-        block_bytes: 1 << 20,
-        ..settings()
-    };
-    let database = Database::open_with(open(), 1, unpacked);
+    let database = Database::open_with(open(), 1, blocks_of(1 << 20));
     put_rows(&database, 0..1_000, 1);
     database.flush();
     database.close();

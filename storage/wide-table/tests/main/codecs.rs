@@ -26,8 +26,6 @@ use tideline_wide_table::{
 
 use super::database::*;
 
-const SINGLES: u16 = 0;
-const BLOCKS: u16 = 2;
 const DICTIONARIES: u16 = 3;
 /// Id under which the pieces are stored.
 const PIECES: TableId = TableId(900);

@@ -9,16 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use tideline_archive::Archive;
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_backend::{Backend, Direction, PageLimit, Partition, Row};
+use tideline_backend::{Backend, Direction, ManifestKind, ManifestRow, PageLimit, PartRef, Partition, Row};
 use tideline_backend_cassandra::fixture::ScratchKeyspace;
 use tideline_backend_fjall::{FjallBackend, FjallOptions};
 use tideline_key_codec::layout::KeyLayout;
+use tideline_key_codec::parse_part_name;
 use tideline_key_codec::tuple::KeyValue;
 use tideline_log::manifest::{TableRow, put_table};
-use tideline_log::{LogSettings, LogThreads, Opening};
+use tideline_log::{LogSettings, LogThreads, Opening, SHARD};
 use tideline_model::{
     Clock, ColumnGroupSpec, GroupCompression, KeyRange, SearchIndexSpec, SystemClock, TableId, TableModel,
-    TableName, TableSpec, TierScope, Timestamp, WideSpec,
+    TableName, TableSpec, Tier, TierScope, Timestamp, WideSpec,
 };
 use tideline_testkit::cassandra::shared_node;
 use tideline_wide_table::why::KeyTrace;
@@ -29,6 +30,10 @@ use tideline_wide_table::{
 };
 
 pub(crate) const TABLE: TableId = TableId(1);
+/// Bucket of a part that holds the single rows.
+pub(crate) const SINGLES: u16 = 0;
+/// Bucket of a part that holds the blocks.
+pub(crate) const BLOCKS: u16 = 2;
 
 /// Running database. [`close`](Self::close) shuts it down cleanly. Dropping the value simulates a crash, because the
 /// backend is not closed.
@@ -79,7 +84,8 @@ impl Database {
         archive: Option<Arc<Archive>>,
     ) -> Self {
         let opening = Opening::begin(backend, clock, LogSettings::default()).expect("it begins");
-        let replay = WideReplay::new(opening.manifest(), opening.rows()).expect("the parts are read");
+        let replay = WideReplay::new(opening.manifest(), opening.rows(), opening.trusted_now());
+        let replay = replay.expect("the parts are read");
         let replayed = opening.replay(&mut [&mut replay.clone()]).expect("it replays");
         let log = replayed.open().expect("it opens");
         let store = Arc::new(WideStore::open(&log, &replay, archive, settings));
@@ -277,6 +283,15 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
+/// Returns settings with blocks of about 30 rows, and a row buffer that only the tests flush.
+pub(crate) fn large_blocks() -> Settings {
+    Settings {
+        block_bytes: 1_000,
+        buffer_bytes: 1 << 20,
+        ..settings()
+    }
+}
+
 fn name() -> TableName {
     TableName::new("rows").expect("a valid name")
 }
@@ -349,6 +364,11 @@ pub(crate) fn encoded(key: &str) -> String {
     String::from_utf8(stored).expect("the delimiter is ASCII")
 }
 
+/// Returns the stored key of the row with a number. Keys rise with the numbers.
+pub(crate) fn key(number: usize) -> String {
+    encoded(&format!("k{number:05}"))
+}
+
 /// Returns a write of a row whose partition is the first byte of its key.
 pub(crate) fn write_of(key: &str, time: i64, action: Action<'static>) -> RowWrite<'static> {
     RowWrite {
@@ -380,6 +400,13 @@ pub(crate) fn put(key: &str, time: i64, columns: &[(&'static str, i64)]) -> RowW
         .map(|(name, number)| integer(name, time, *number))
         .collect();
     write_of(key, time, Action::Put(columns))
+}
+
+/// Returns deletes of the rows with these numbers.
+pub(crate) fn deletes(numbers: impl Iterator<Item = usize>, time: i64) -> Vec<RowWrite<'static>> {
+    numbers
+        .map(|number| write_of(&key(number), time, Action::Delete))
+        .collect()
 }
 
 pub(crate) fn increment(key: &str, time: i64, column: &'static str, by: i64) -> RowWrite<'static> {
@@ -422,6 +449,23 @@ pub(crate) fn number(row: &Mutation<'_>, name: &'static str) -> Option<i64> {
 
 pub(crate) fn fjall(folder: &Path) -> Arc<dyn Backend> {
     Arc::new(FjallBackend::open(folder, FjallOptions::default()).expect("fjall opens its folder"))
+}
+
+/// Returns the manifest row of the first part.
+pub(crate) fn part_row(backend: &dyn Backend) -> ManifestRow {
+    let stored = backend.manifest(SHARD).expect("it is read").rows;
+    let row = stored.into_iter().find(|row| row.kind == ManifestKind::Part);
+    row.expect("the table has a part")
+}
+
+/// Returns a bucket of the only part of the table, which is in the hot tier.
+pub(crate) fn bucket(backend: &dyn Backend, bucket: u16) -> Partition {
+    let part = PartRef {
+        part: parse_part_name(&part_row(backend).name).expect("a part"),
+        table: TABLE,
+        tier: Tier::Hot,
+    };
+    Partition::part(part, bucket)
 }
 
 /// Returns all rows that a backend stores in a partition. A page may end before its limit.

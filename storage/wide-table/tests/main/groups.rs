@@ -22,8 +22,6 @@ use super::database::*;
 
 /// Id of the first group.
 const GROUP: TableId = TableId(50);
-const SINGLES: u16 = 0;
-const BLOCKS: u16 = 2;
 
 /// Values of the buckets of a part, by bucket and key.
 type Stored = BTreeMap<(u16, Bytes), Bytes>;
@@ -63,10 +61,6 @@ fn written(before: &Stored, after: &Stored) -> usize {
         .iter()
         .filter(|(key, value)| before.get(*key) != Some(*value));
     changed.map(|((_, key), value)| key.len() + value.len()).sum()
-}
-
-fn key(number: usize) -> String {
-    encoded(&format!("k{number:05}"))
 }
 
 /// Returns a text that hardly compresses.

@@ -12,7 +12,7 @@ use tideline_key_codec::parse_part_name;
 use tideline_log::SHARD;
 use tideline_model::{Durability, KeyRange, TableId, Tier};
 use tideline_wide_table::check::{JournalChanges, StoredParts, check_index};
-use tideline_wide_table::{Action, Refused, RowOutcome, Settings};
+use tideline_wide_table::{Action, CellValue, Column, ColumnName, Refused, RowOutcome, Settings};
 
 use super::database::*;
 
@@ -299,5 +299,25 @@ fn damaged_entries_are_found() {
         matches!(found.as_slice(), [one] if one.contains("damaged")),
         "{found:?}"
     );
+    database.close();
+}
+
+#[test]
+fn values_of_a_removed_column_in_entries_are_not_damage() {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+    let database = Database::open(Arc::clone(&backend), 1);
+    database.change_wide(|wide| wide.columns[1].number = 7);
+    database.set_indexes(&ready());
+    let columns = vec![
+        Column::with(ColumnName::Declared(7), 1, CellValue::I64(5)),
+        Column::with(named("a"), 1, CellValue::I64(1)),
+    ];
+    database.write_one(write_of(&encoded("k"), 1, Action::Put(columns)));
+    database.flush();
+    // Earlier builds allowed the removal of a column that an index covers.
+    database.change_wide(|wide| wide.columns.retain(|column| column.number != 7));
+    let index = database.indexes().remove(0);
+    assert_eq!(findings(&*backend, &index), Vec::<String>::new());
     database.close();
 }

@@ -1,5 +1,6 @@
 //! Tests of wide tables through their public interface, on every kind of backend.
 
+mod absent_rows;
 mod archived;
 mod blocks;
 mod codecs;
@@ -15,5 +16,6 @@ mod search_queues;
 mod survey;
 mod transactions;
 mod ttl;
+mod versions;
 mod why;
 mod writing;

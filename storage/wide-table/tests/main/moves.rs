@@ -4,23 +4,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
 
-use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction};
 use tideline_log::SHARD;
 use tideline_model::{KeyRange, SystemClock, Tier};
 use tideline_wide_table::MoveEnd;
 
 use super::database::*;
-use super::paused::PausedBackend;
+use super::paused::paused_backend;
 
 /// Number of buckets of a part. A move of few values calls `proceed` after each of them.
 const BUCKETS: usize = 4;
 
 #[test]
 fn a_move_copies_the_values_of_a_flush_that_writes_during_the_copy() {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
-    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    let (backend, opened) = paused_backend();
     let database = Database::open_at(opened, Arc::new(SystemClock), divided_by_day(), settings());
     let rows = |value: i64| {
         let row = |name| put_on_day(name, 20_000, &[("a", value)]);

@@ -2,13 +2,15 @@
 //!
 //! A paused call waits until the test continues it, at most 30 seconds.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tideline_backend::memory::MemoryBackend;
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{
     Backend, Capabilities, Direction, EditOutcome, Epoch, Health, History, HistoryPage, JournalEntry,
     JournalEpoch, KeyRange, Lease, Manifest, ManifestChange, Page, PageLimit, PartRef, Partition, Result,
@@ -70,6 +72,16 @@ struct PlannedPause {
 pub(crate) struct PausedBackend {
     backend: MemoryBackend,
     planned: Mutex<Vec<PlannedPause>>,
+    /// Number of reads of each partition.
+    reads: Mutex<BTreeMap<Partition, usize>>,
+}
+
+/// Opens an empty backend in memory. Returns the handle that plans pauses, and the backend to open a database with.
+pub(crate) fn paused_backend() -> (Arc<PausedBackend>, Arc<dyn Backend>) {
+    let disk = MemoryDisk::new(Character::Embedded);
+    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
+    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    (backend, opened)
 }
 
 impl PausedBackend {
@@ -77,7 +89,13 @@ impl PausedBackend {
         Self {
             backend,
             planned: Mutex::default(),
+            reads: Mutex::default(),
         }
+    }
+
+    /// Returns the number of scans of a partition and of reads of its rows so far.
+    pub(crate) fn reads_of(&self, partition: Partition) -> usize {
+        self.reads.lock().get(&partition).copied().unwrap_or_default()
     }
 
     /// Plans a pause of the next call for which `is_at` returns true.
@@ -137,6 +155,7 @@ impl Backend for PausedBackend {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<Page> {
+        *self.reads.lock().entry(partition).or_default() += 1;
         self.pass(Call::Read(partition));
         self.backend.scan(partition, range, direction, limit)
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_backend::{Backend, Direction, EditOutcome, PageLimit, Partition};
 use tideline_log::SHARD;
 use tideline_log::manifest::remove_table;
@@ -13,17 +12,7 @@ use tideline_model::{KeyRange, SystemClock};
 use tideline_wide_table::{Action, Settings};
 
 use super::database::*;
-use super::paused::{Call, PausedBackend};
-
-/// Bucket of a part that holds the single rows.
-const SINGLES: u16 = 0;
-
-fn paused_backend() -> (Arc<PausedBackend>, Arc<dyn Backend>) {
-    let disk = MemoryDisk::new(Character::Embedded);
-    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
-    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
-    (backend, opened)
-}
+use super::paused::{Call, paused_backend};
 
 #[test]
 fn pages_join_buffer_and_part_in_both_directions() {

@@ -297,3 +297,25 @@ fn a_reader_waits_for_its_write() {
     assert!(store.wait_searchable(INDEX, everything, Instant::now()));
     assert!(!store.is_search_behind(INDEX, Duration::ZERO));
 }
+
+#[test]
+fn a_reader_that_polls_does_not_wait_for_later_writes() {
+    let queue = Queue::new();
+    let store = &queue.database.store;
+    assert_eq!(store.search_target(INDEX), SequenceNumber(0));
+    assert_eq!(store.request_searchable(INDEX, SequenceNumber(1)), None);
+    queue.open(None);
+    queue.put("x");
+    let target = store.search_target(INDEX);
+    assert_eq!(store.request_searchable(INDEX, target), Some(false));
+    assert_eq!(queue.state(), QueueState::Changes { is_wanted: true });
+    let taken = queue.take();
+    queue.put("y");
+    queue.confirm(taken.end);
+    assert_eq!(store.request_searchable(INDEX, target), Some(true));
+    let later = store.search_target(INDEX);
+    assert!(later > target);
+    assert_eq!(store.request_searchable(INDEX, later), Some(false));
+    store.forget_search(INDEX);
+    assert_eq!(store.request_searchable(INDEX, later), None);
+}

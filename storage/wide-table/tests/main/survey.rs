@@ -49,10 +49,6 @@ fn open(settings: Settings) -> Database {
     Database::open_with(Arc::new(MemoryBackend::open(&disk)), 1, settings)
 }
 
-fn key(number: usize) -> String {
-    encoded(&format!("k{number:05}"))
-}
-
 #[test]
 fn a_survey_counts_rows_widths_and_partitions() {
     let database = open(settings());

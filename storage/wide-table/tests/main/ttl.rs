@@ -15,7 +15,7 @@ use tideline_model::{Clock, KeyRange, ManualClock, TableId, TableSpec, Timestamp
 use tideline_wide_table::{Action, CellValue, Column, Mutation, RowOutcome, Settings, Update};
 
 use super::database::*;
-use super::paused::PausedBackend;
+use super::paused::paused_backend;
 
 const COLUMNS: [&str; 2] = ["a", "b"];
 const INDEX: TableId = TableId(7);
@@ -333,10 +333,8 @@ fn expired_cells_of_a_row_that_is_larger_than_a_write_are_removed() {
 
 #[test]
 fn a_row_that_is_deleted_during_the_removal_of_its_cells_stays_deleted() {
-    let disk = MemoryDisk::new(Character::Embedded);
     let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
-    let backend = Arc::new(PausedBackend::new(MemoryBackend::open(&disk)));
-    let opened: Arc<dyn Backend> = Arc::<PausedBackend>::clone(&backend);
+    let (backend, opened) = paused_backend();
     let database = Database::open_at(opened, Arc::new(clock.clone()), expiring_cells(1), settings());
     let key = encoded("a");
     for column in COLUMNS {
@@ -367,4 +365,95 @@ fn a_row_that_is_deleted_during_the_removal_of_its_cells_stays_deleted() {
     });
     assert_eq!(database.row(key.as_bytes()), None);
     database.close();
+}
+
+#[test]
+fn a_version_of_a_client_in_the_future_does_not_change_when_other_rows_expire_after_a_restart() {
+    for (are_cells, is_flushed) in [(false, false), (true, false), (false, true), (true, true)] {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+        let open = || {
+            let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+            Database::open_at(
+                backend,
+                Arc::new(clock.clone()),
+                spec_of(are_cells, false),
+                settings(),
+            )
+        };
+        let [before, dated, after] = ["a", "b", "c"].map(encoded);
+        let future = START + 5 * TTL;
+        let (database, mut naive) = (open(), Naive::default());
+        let time = database.store.next_version();
+        database.write_one(put(&before, time, &[("a", 1)]));
+        naive.set(&before, "a", 1, time);
+        let column = Column::with(named("a"), future, CellValue::I64(1));
+        database.write_one(write_of(&dated, time, Action::Put(vec![column])));
+        naive.set(&dated, "a", 1, future);
+        if is_flushed {
+            database.flush();
+        }
+        database.close();
+
+        let database = open();
+        let time = database.store.next_version();
+        assert!(time < START + MINUTE, "{time}");
+        database.write_one(put(&after, time, &[("a", 1)]));
+        naive.set(&after, "a", 1, time);
+        check(&database, &naive);
+        while clock.now().nanos() < future + TTL + MINUTE {
+            clock.advance(20 * MINUTE);
+            database.store.next_version();
+            naive.expire(clock.now().nanos(), are_cells);
+            check(&database, &naive);
+            let removed = database.store.remove_expired(&database.threads, TABLE, &[], 0);
+            removed.expect("it is removed");
+            check(&database, &naive);
+        }
+        assert!(naive.0.is_empty());
+        database.close();
+    }
+}
+
+/// Without a delete in the journal, an index or a search index would keep what a flush has dropped.
+#[test]
+fn a_longer_ttl_shows_the_expired_data_of_a_table_with_indexes_again_unless_it_was_deleted() {
+    for (are_cells, is_deleted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+        let spec = spec_of(are_cells, false);
+        let database = Database::open_at(backend, Arc::new(clock.clone()), spec, settings());
+        let mut naive = Naive::default();
+        let pass = |minutes: i64| {
+            clock.advance(minutes * MINUTE);
+            database.store.next_version()
+        };
+        let (first, second) = (encoded("a"), encoded("b"));
+        let time = pass(1);
+        for key in [&first, &second] {
+            database.write_one(put(key, time, &[("a", 1), ("b", 1)]));
+            for column in COLUMNS {
+                naive.set(key, column, 1, time);
+            }
+            // The first row is in a part, the second one only in the row buffer.
+            if key == &first {
+                database.flush();
+            }
+        }
+        let time = pass(40);
+        database.write_one(set(&first, time, "b", 2));
+        naive.set(&first, "b", 2, time);
+        pass(30);
+        database.flush();
+        if is_deleted {
+            database.delete_rows(KeyRange::ALL);
+            naive = Naive::default();
+        }
+        database.change_wide(|wide| wide.set_ttl(Some(10 * TTL)));
+        check(&database, &naive);
+        database.flush();
+        check(&database, &naive);
+        database.close();
+    }
 }

@@ -110,6 +110,13 @@ pub(super) fn change(arguments: &ChangeArguments, operation: &str) -> Result<()>
     let (mut key, mut columns): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for text in &arguments.values {
         let (name, value) = shape.pair(text)?;
+        if name.ends_with('+') && shape.type_of(name).is_none() {
+            let column = name.trim_end_matches('+');
+            return Err(CliError::usage(format!(
+                "{text}: the undeclared column {name} is not written; to add to a number, use \
+                 `rows update` with --increment {column}=NUMBER"
+            )));
+        }
         let member = format!("{}:{}", json!(name), value.get());
         if shape.is_key(name) {
             &mut key

@@ -91,9 +91,30 @@ fn explained(why: &Value) -> String {
     if let Some(name) = why["part"]["name"].as_str() {
         text.push_str(&format!("part: {name}, {}\n", cell(&why["part"]["state"])));
     }
+    push_versions(&why["columns"], &mut text);
+    push_layers(&why["layers"], &mut text);
+    push_indexes(&why["indexes"], &mut text);
+    push_condition(&why["where"], &mut text);
+    let total = |name: &str| why[name].as_u64().unwrap_or_default();
+    let listed = |value: &Value| list(value).count() as u64;
+    let shown: u64 = list(&why["columns"])
+        .map(|column| listed(&column["versions"]))
+        .sum();
+    if shown < total("versions_total") {
+        text.push_str(&format!(
+            "\n{} of {} versions are listed; name columns with --columns\n",
+            output::count(shown),
+            output::count(total("versions_total"))
+        ));
+    }
+    text
+}
+
+/// Appends the versions of the columns, and the remarks on columns.
+fn push_versions(columns: &Value, text: &mut String) {
     let mut versions = Grid::new(["column", "version", "type", "value", "layer", "hidden by"]).wrapping();
     let mut remarks = String::new();
-    for column in list(&why["columns"]) {
+    for column in list(columns) {
         for version in list(&column["versions"]) {
             versions.row(vec![
                 cell(&column["name"]),
@@ -112,26 +133,30 @@ fn explained(why: &Value) -> String {
             ));
         }
     }
-    if list(&why["columns"]).next().is_some() {
+    if list(columns).next().is_some() {
         text.push_str(&format!("\n{}", versions.render()));
     }
     text.push_str(&remarks);
-    let mut layers =
+}
+
+/// Appends the changes of each layer.
+fn push_layers(layers: &Value, text: &mut String) {
+    let mut changes =
         Grid::new(["layer", "place", "write", "time", "columns", "bytes", "hidden by"]).wrapping();
-    for (number, layer) in list(&why["layers"]).enumerate() {
+    for (number, layer) in list(layers).enumerate() {
         let location = match layer["generation"].as_u64() {
             Some(generation) => format!("buffer {generation}"),
             None => cell(&layer["place"]),
         };
         if layer["deletes_range"] == true {
-            layers.row(vec![
+            changes.row(vec![
                 number.to_string(),
                 location.clone(),
                 "delete of a range".into(),
             ]);
         }
         for change in list(&layer["changes"]) {
-            layers.row(vec![
+            changes.row(vec![
                 number.to_string(),
                 location.clone(),
                 cell(&change["effect"]),
@@ -142,10 +167,14 @@ fn explained(why: &Value) -> String {
             ]);
         }
     }
-    if list(&why["layers"]).next().is_some() {
-        text.push_str(&format!("\n{}", layers.render()));
+    if list(layers).next().is_some() {
+        text.push_str(&format!("\n{}", changes.render()));
     }
-    for index in list(&why["indexes"]) {
+}
+
+/// Appends the state of each index.
+fn push_indexes(indexes: &Value, text: &mut String) {
+    for index in list(indexes) {
         let state = match index["holds_row"].as_bool() {
             Some(true) => "holds the row".to_owned(),
             _ => reason(&index["hidden"]),
@@ -160,30 +189,22 @@ fn explained(why: &Value) -> String {
             ));
         }
     }
-    if let Some(matches) = why["where"]["matches"].as_bool() {
-        let matches = if matches { "matches" } else { "does not match" };
-        text.push_str(&format!("\nthe row {matches} the condition\n"));
-        for test in list(&why["where"]["tests"]) {
-            let result = match test["passes"].as_bool() {
-                Some(true) => "passes".to_owned(),
-                _ => reason(&test["hidden"]),
-            };
-            text.push_str(&format!("  {}: {result}\n", cell(&test["test"])));
-        }
+}
+
+/// Appends the result of a condition and of each of its tests. Appends nothing without a condition.
+fn push_condition(condition: &Value, text: &mut String) {
+    let Some(matches) = condition["matches"].as_bool() else {
+        return;
+    };
+    let matches = if matches { "matches" } else { "does not match" };
+    text.push_str(&format!("\nthe row {matches} the condition\n"));
+    for test in list(&condition["tests"]) {
+        let result = match test["passes"].as_bool() {
+            Some(true) => "passes".to_owned(),
+            _ => reason(&test["hidden"]),
+        };
+        text.push_str(&format!("  {}: {result}\n", cell(&test["test"])));
     }
-    let total = |name: &str| why[name].as_u64().unwrap_or_default();
-    let listed = |value: &Value| list(value).count() as u64;
-    let shown: u64 = list(&why["columns"])
-        .map(|column| listed(&column["versions"]))
-        .sum();
-    if shown < total("versions_total") {
-        text.push_str(&format!(
-            "\n{} of {} versions are listed; name columns with --columns\n",
-            output::count(shown),
-            output::count(total("versions_total"))
-        ));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::PrincipalQuery;
 use super::members::UserPath;
-use super::pages::check_user;
+use super::pages::{check_own, check_user};
 use crate::app::App;
 use crate::context::RequestId;
 use crate::extract::{Path, Query};
@@ -83,7 +83,7 @@ async fn block(
     Path(BlockPath { table, user, sender }): Path<BlockPath>,
     Query(query): Query<PrincipalQuery>,
 ) -> Result<JsonResponse<BlockDetail>> {
-    check_user(&user, query.principal.as_deref())?;
+    check_own(&user, query.principal.as_deref())?;
     let sender = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         blocks::block(engine, &table, &user, &sender)?;
@@ -109,7 +109,7 @@ async fn unblock(
     Path(BlockPath { table, user, sender }): Path<BlockPath>,
     Query(query): Query<PrincipalQuery>,
 ) -> Result<StatusCode> {
-    check_user(&user, query.principal.as_deref())?;
+    check_own(&user, query.principal.as_deref())?;
     app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         Ok(blocks::unblock(engine, &table, &user, &sender)?)

@@ -5,23 +5,24 @@ use axum::Json as JsonResponse;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tideline_engine::feeds::FeedName;
 use tideline_engine::model::Timestamp;
 use tideline_engine::{Engine, WideTable};
-use tideline_message_feed::inbox::{self, CONVERSATIONS, CONVERSATIONS_MAX};
+use tideline_message_feed::inbox::{self, CONVERSATION_BYTES, CONVERSATIONS, CONVERSATIONS_MAX};
 use tideline_message_feed::members::{self, MemberChange, Membership};
+use tideline_openapi::ErrorCode;
 use tideline_openapi::feed::{
-    ChangeMember, Conversation, ConversationList, ConversationQuery, CursorList, CursorSet, History,
-    JoinFeed, Member, MemberDetail, MemberList, MemberQuery, MessagePage, MessageQuery, Sequence, SetCursor,
-    UserQuery,
+    ChangeMember, ConversationList, ConversationQuery, CursorList, CursorSet, History, JoinFeed, Member,
+    MemberChanged, MemberDetail, MemberList, MemberQuery, MemberWritten, MessagePage, MessageQuery, Sequence,
+    SetCursor, UserQuery,
 };
+use tideline_rows::RowsError;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::pages::{self, Messages, check_user};
-use super::{FeedPath, PrincipalQuery, check_model, raw};
+use super::pages::{self, Messages, check_own, check_user};
+use super::{FeedPath, PrincipalQuery, check_model, feed_to_read, with_items};
 use crate::app::{App, Waiting};
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query};
@@ -82,14 +83,13 @@ pub(super) struct UserPath {
 async fn list(
     app: Grant,
     id: RequestId,
-    Path(FeedPath { table, feed }): Path<FeedPath>,
+    Path(path): Path<FeedPath>,
     Query(query): Query<MemberQuery>,
 ) -> Result<JsonResponse<MemberList>> {
     let limit = page_limit(query.limit, PAGE_MEMBERS, PAGE_MEMBERS_MAX)?;
     let after = query.page.as_deref().map(position_of).transpose()?;
     let page = app.read(move |engine| {
-        let table = engine.feed_table(&table)?;
-        let feed = engine.feed(&table, &FeedName::parse(&feed))?;
+        let (table, feed) = feed_to_read(engine, &path, query.principal.as_deref())?;
         Ok(members::members(engine, &table, feed, after.as_ref(), limit)?)
     });
     let page = page.await?;
@@ -104,13 +104,13 @@ async fn list(
 ///
 /// From then on, the inbox of the user shows the messages of the feed, and the feed is one of the conversations
 /// of the user. Repeating the request is safe, and completes a request that was interrupted, for example because the
-/// client has disconnected. An inbox has no members.
+/// client has disconnected. An inbox has no members. A token without a role that reads gets only the feed and the user.
 #[utoipa::path(
     security(("token" = ["write"])),
     put, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "join_feed",
     params(MemberPath, PrincipalQuery),
     request_body = JoinFeed,
-    responses((status = 200, description = "The member", body = MemberDetail), Failures)
+    responses((status = 200, description = "The member", body = MemberWritten), Failures)
 )]
 async fn join(
     app: Grant,
@@ -118,7 +118,7 @@ async fn join(
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Query(PrincipalQuery { .. }): Query<PrincipalQuery>,
     Json(JoinFeed { history }): Json<JoinFeed>,
-) -> Result<JsonResponse<MemberDetail>> {
+) -> Result<JsonResponse<MemberWritten>> {
     let visible_from = match history.unwrap_or(History::None) {
         History::None => None,
         History::All => Some(i64::MIN),
@@ -132,17 +132,17 @@ async fn join(
         let table = engine.feed_table(&table)?;
         let feed = FeedName::parse(&feed);
         let is_stopped = || service.is_draining() || cancel.is_cancelled();
-        Ok(members::join(
-            engine,
-            &table,
-            &feed,
-            &user,
-            visible_from,
-            &is_stopped,
-        )?)
+        let joined = members::join(engine, &table, &feed, &user, visible_from, &is_stopped);
+        joined.map_err(|error| match error {
+            RowsError::Cancelled if service.is_draining() => Failure::new(
+                ErrorCode::Unavailable,
+                "the server is shutting down; send the request again to complete it",
+            ),
+            error => error.into(),
+        })
     });
     let members::Joined { member, skipped } = member.await?;
-    Ok(detail(member, skipped, id))
+    Ok(written(&app, (member, skipped), None, id))
 }
 
 /// Remove a member from a feed
@@ -173,12 +173,14 @@ async fn leave(
 }
 
 /// Mute or unmute a conversation
+///
+/// A token without a role that reads gets only the feed, the user and the value that the request has set.
 #[utoipa::path(
     security(("token" = ["write"])),
     patch, path = "/v1/tables/{table}/feeds/{feed}/members/{user}", tag = "feeds", operation_id = "change_member",
     params(MemberPath, PrincipalQuery),
     request_body = ChangeMember,
-    responses((status = 200, description = "The member", body = MemberDetail), Failures)
+    responses((status = 200, description = "The member", body = MemberWritten), Failures)
 )]
 async fn change(
     app: Grant,
@@ -186,15 +188,15 @@ async fn change(
     Path(MemberPath { table, feed, user }): Path<MemberPath>,
     Query(query): Query<PrincipalQuery>,
     Json(ChangeMember { muted }): Json<ChangeMember>,
-) -> Result<JsonResponse<MemberDetail>> {
-    check_user(&user, query.principal.as_deref())?;
+) -> Result<JsonResponse<MemberWritten>> {
+    check_own(&user, query.principal.as_deref())?;
     let member = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
         members::change_member(engine, &table, feed, &user, MemberChange::Muted(muted))?;
         known_member(engine, &table, feed, &user)
     });
-    Ok(detail(member.await?, 0, id))
+    Ok(written(&app, (member.await?, 0), Some(muted), id))
 }
 
 /// Read the inbox of a user
@@ -232,7 +234,7 @@ async fn conversations(
     id: RequestId,
     Path(UserPath { table, user }): Path<UserPath>,
     Query(query): Query<ConversationQuery>,
-) -> Result<JsonResponse<ConversationList>> {
+) -> Result<Response> {
     check_model(&app, &table)?;
     check_user(&user, query.principal.as_deref())?;
     let limit = page_limit(query.limit, CONVERSATIONS, CONVERSATIONS_MAX)?;
@@ -247,25 +249,16 @@ async fn conversations(
         },
     );
     let found = found.await?;
-    let conversations = found.conversations.into_iter().map(|conversation| {
-        Ok(Conversation {
-            feed: conversation.member.feed.to_string(),
-            kind: conversation.feed.measurement,
-            tags: conversation.feed.tags.into_iter().collect(),
-            last: last_of(conversation.last)?,
-            unread: conversation.unread,
-            mentions: conversation.mentions,
-            cursor: conversation.member.cursor.map(Sequence),
-            muted: conversation.member.is_muted,
-        })
-    });
-    Ok(JsonResponse(ConversationList {
-        conversations: conversations.collect::<Result<Vec<_>>>()?,
-        next: found.next,
+    let rest = ConversationList {
+        conversations: Vec::new(),
+        next: found.next.clone(),
         total: found.total as u64,
         unread: found.unread,
         request_id: id.into(),
-    }))
+    };
+    let bytes = found.conversations.len() * CONVERSATION_BYTES;
+    let write = |json: &mut Vec<u8>| found.write_conversations(json);
+    with_items("{\"conversations\":[", bytes, write, &rest)
 }
 
 /// Set a cursor of a user in a feed
@@ -286,7 +279,10 @@ async fn set_cursor(
     Query(query): Query<PrincipalQuery>,
     Json(request): Json<SetCursor>,
 ) -> Result<JsonResponse<CursorSet>> {
-    check_user(&user, query.principal.as_deref())?;
+    check_own(&user, query.principal.as_deref())?;
+    let requested = request.sequence.0;
+    // The present cursor is stored data, which a token that only writes must not see.
+    let reads = app.engine.check_reads().is_ok();
     let cursor = app.change(move |engine| {
         let table = engine.feed_table(&table)?;
         let feed = engine.feed(&table, &FeedName::parse(&feed))?;
@@ -298,7 +294,10 @@ async fn set_cursor(
         Ok(members::change_member(engine, &table, feed, &user, change)?)
     });
     Ok(JsonResponse(CursorSet {
-        cursor: cursor.await?.map(Sequence),
+        cursor: cursor
+            .await?
+            .filter(|cursor| reads || *cursor == requested)
+            .map(Sequence),
         request_id: id.into(),
     }))
 }
@@ -349,12 +348,28 @@ fn known_member(
     Ok(member.ok_or_else(missing)?)
 }
 
-fn detail(member: Membership, skipped: u64, id: RequestId) -> JsonResponse<MemberDetail> {
-    JsonResponse(MemberDetail {
-        feed: member.feed.to_string(),
-        member: view(member),
-        skipped,
-        request_id: id.into(),
+/// Returns the response to a change of a member. `muted` is the value that the request has set.
+fn written(
+    app: &Grant,
+    (member, skipped): (Membership, u64),
+    muted: Option<bool>,
+    id: RequestId,
+) -> JsonResponse<MemberWritten> {
+    let feed = member.feed.to_string();
+    JsonResponse(match app.engine.check_reads() {
+        Ok(()) => MemberWritten::Member(MemberDetail {
+            feed,
+            member: view(member),
+            skipped,
+            request_id: id.into(),
+        }),
+        Err(_) => MemberWritten::Changed(MemberChanged {
+            feed,
+            user: member.user,
+            muted,
+            skipped,
+            request_id: id.into(),
+        }),
     })
 }
 
@@ -365,11 +380,6 @@ fn view(member: Membership) -> Member {
         cursor: member.cursor.map(Sequence),
         muted: member.is_muted,
     }
-}
-
-/// Converts the last message of a conversation to a part of the response.
-fn last_of(message: Option<String>) -> Result<Option<Box<RawValue>>> {
-    message.map(raw).transpose()
 }
 
 /// Parses the token of a page of members: the time of the last member, and its name.

@@ -4,6 +4,7 @@
 //! releases the permit before it waits for its commit. Other writes run on blocking threads. Reads of cold or archived parts
 //! share the limit of cold queries.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,18 +16,19 @@ use axum::response::Response;
 use serde::Deserialize;
 use tideline_connections::ReceivedBody;
 use tideline_engine::feeds::FeedName;
-use tideline_engine::model::{SequenceNumber, Timestamp};
+use tideline_engine::model::SequenceNumber;
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::change::{self, Target};
+use tideline_message_feed::inbox;
 use tideline_message_feed::read::{self as reading, ReadTerms};
-use tideline_message_feed::send::{self, SendCommit, Sent, WriteTerms};
-use tideline_message_feed::viewer::{check_writable, readable_feed};
+use tideline_message_feed::send::{self, SENT_BYTES, SendCommit, Sent, WriteTerms};
+use tideline_message_feed::viewer::{check_writable, inbox_user, readable_feed};
 use tideline_openapi::ErrorBody;
 use tideline_openapi::feed::{
     CountMessage, EditMessage, MessageChanged, MessageCounters, MessageDetail, MessageEventQuery,
-    MessagePage, MessageQuery, MessageReadQuery, MessageSent, MessagesCounted, MessagesSent, NewMessage,
-    SendMessages, Sequence,
+    MessagePage, MessageQuery, MessageReadQuery, MessagesCounted, MessagesSent, NewMessage, SendMessages,
+    Sequence,
 };
 use tideline_openapi::table::Durability;
 use tideline_rows::RowsError;
@@ -36,16 +38,20 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::pages::{self, Messages, parse_sequence, terms_of};
-use super::{FeedPath, check_model, raw};
-use crate::app::{App, blocking};
+use super::{FeedPath, check_model, raw, with_items};
+use crate::app::{App, Waiting, blocking};
 use crate::body;
 use crate::context::RequestId;
 use crate::extract::{Json, Path, Query, unreadable};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::resources::query::describe;
-use crate::resources::rows::{SMALL_BYTES, answer, tier_of, wait_for_searches};
+use crate::resources::rows::{answer, tier_of, wait_for_searches};
 use crate::resources::{Failures, QueryFailures};
+
+/// Maximum size of an uncompressed body with new messages, in bytes, that is parsed without switching to a blocking
+/// thread: 100 messages of 200 bytes with the names of their members. Parsing it takes some tens of microseconds.
+const SMALL_SEND_BYTES: usize = 32 << 10;
 
 pub(super) fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -139,12 +145,12 @@ async fn send(
     Path(FeedPath { table, feed }): Path<FeedPath>,
     Query(query): Query<WriteQuery>,
     request: Request,
-) -> Result<JsonResponse<MessagesSent>> {
+) -> Result<Response> {
     let received = body::receive(request, &app, body::write_limits(&app.settings)).await?;
     wait_for_searches(&app.engine, &table).await;
     let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
-    let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_BYTES;
+    let is_small = !received.is_compressed() && received.sent_bytes() <= SMALL_SEND_BYTES;
     let read = move || Sending::read(engine, &table, &feed, query, received);
     let sent = match is_small {
         true => {
@@ -159,17 +165,16 @@ async fn send(
         }
         false => blocking(move || read()?.begin()).await?.sent().await?,
     };
-    let messages = sent.messages.into_iter().map(|message| MessageSent {
-        sequence: Sequence(message.sequence),
-        time: message.time.map(Timestamp::to_rfc3339),
-        repeated: message.is_repeated,
-    });
-    Ok(JsonResponse(MessagesSent {
-        feed: sent.feed.to_string(),
-        messages: messages.collect(),
+    let feed = sent.feed.to_string();
+    let begin = format!("{{\"feed\":\"{feed}\",\"messages\":[");
+    let rest = MessagesSent {
+        feed,
+        messages: Vec::new(),
         position: sent.position.map(|position| position.0.to_string()),
         request_id: id.into(),
-    }))
+    };
+    let bytes = sent.messages.len() * SENT_BYTES;
+    with_items(&begin, bytes, |json| sent.write_messages(json), &rest)
 }
 
 /// Request that sends messages.
@@ -341,6 +346,10 @@ async fn count(
     let counted = answer(&app, description, tier, move |engine, table, is_stopped| {
         let user = query.principal.as_deref();
         let feed = readable_feed(engine, table, &FeedName::parse(&feed), user)?;
+        // The entries of an inbox count as the messages that the inbox shows.
+        if let Some(of) = inbox_user(engine, table, feed)? {
+            return Ok(inbox::count(engine, table, (&of, &terms), is_stopped)?);
+        }
         let terms = terms.seen_by(engine, table, user)?;
         Ok(reading::count(engine, table, feed, &terms, is_stopped)?)
     });
@@ -370,10 +379,26 @@ async fn read(
     Query(query): Query<MessageReadQuery>,
 ) -> Result<JsonResponse<MessageDetail>> {
     let sequence = parse_sequence(&sequence, "sequence")?;
+    let cancel = tideline_query::Cancel::new();
+    let _waiting = Waiting(Some(cancel.clone()));
     let message = app.read(move |engine| {
         let table = engine.feed_table(&table)?;
         let user = query.principal.as_deref();
         let feed = readable_feed(engine, &table, &FeedName::parse(&feed), user)?;
+        if let Some(of) = inbox_user(engine, &table, feed)? {
+            let encoder = MessageEncoder {
+                has_feed: true,
+                ..MessageEncoder::default()
+            };
+            let is_stopped = || cancel.is_cancelled();
+            return Ok(inbox::message(
+                engine,
+                &table,
+                (&of, sequence),
+                &encoder,
+                &is_stopped,
+            )?);
+        }
         Ok(reading::message(
             engine,
             &table,
@@ -413,7 +438,8 @@ async fn edit(
     Json(request): Json<EditMessage>,
 ) -> Result<JsonResponse<MessageChanged>> {
     let event = request.sequence.map(|Sequence(event)| event);
-    changed(app, id, path, event, move |engine, table, target| {
+    let principal = query.principal.clone();
+    changed(app, id, path, (event, principal), move |engine, table, target| {
         change::edit(engine, table, target, &request, &query.terms()).map(Some)
     })
     .await
@@ -438,7 +464,8 @@ async fn recall(
     Query(query): Query<MessageEventQuery>,
 ) -> Result<JsonResponse<MessageChanged>> {
     let event = event_of(&query)?;
-    changed(app, id, path, event, move |engine, table, target| {
+    let principal = query.principal.clone();
+    changed(app, id, path, (event, principal), move |engine, table, target| {
         change::recall(engine, table, target, &terms_of_event(&query))
     })
     .await
@@ -462,7 +489,8 @@ async fn delete(
     Query(query): Query<MessageEventQuery>,
 ) -> Result<JsonResponse<MessageChanged>> {
     let event = event_of(&query)?;
-    changed(app, id, path, event, move |engine, table, target| {
+    let principal = query.principal.clone();
+    changed(app, id, path, (event, principal), move |engine, table, target| {
         change::delete(engine, table, target, &terms_of_event(&query)).map(Some)
     })
     .await
@@ -470,7 +498,8 @@ async fn delete(
 
 /// Add to counters of a message
 ///
-/// Counters hold reactions and receipts. They change without an event.
+/// Counters hold reactions and receipts. They change without an event. A token without a role that reads gets no
+/// counters.
 #[utoipa::path(
     security(("token" = ["write"])),
     post, path = "/v1/tables/{table}/feeds/{feed}/messages/{sequence}/counters", tag = "feeds",
@@ -499,10 +528,13 @@ async fn add(
     wait_for_searches(&app.engine, &table).await;
     let permit = app.permit(&app.writes).await?;
     let engine = app.engine.clone();
+    // The counters are stored data, which a token that only writes must not see.
+    let reads = app.engine.check_reads().is_ok();
     let counters = blocking(move || {
         let _permit = permit;
         let table = engine.feed_table(&table)?;
         let feed = FeedName::parse(&feed);
+        check_writable(&engine, &table, &feed, query.principal.as_deref())?;
         let target = Target {
             feed: &feed,
             sequence,
@@ -511,12 +543,16 @@ async fn add(
         Ok(change::count(&engine, &table, target, &add, &query.terms())?)
     });
     Ok(JsonResponse(MessageCounters {
-        counters: counters.await?,
+        counters: match reads {
+            true => counters.await?,
+            false => counters.await.map(|_| BTreeMap::new())?,
+        },
         request_id: id.into(),
     }))
 }
 
-/// Runs a change of a message on a blocking thread.
+/// Runs a change of a message on a blocking thread. `event` is the given sequence number of its event, and `principal` is
+/// the principal of the request.
 async fn changed(
     app: Grant,
     id: RequestId,
@@ -525,7 +561,7 @@ async fn changed(
         feed,
         sequence,
     }: MessagePath,
-    event: Option<i64>,
+    (event, principal): (Option<i64>, Option<String>),
     change: impl FnOnce(&Engine, &Arc<WideTable>, Target<'_>) -> std::result::Result<Option<i64>, RowsError>
     + Send
     + 'static,
@@ -538,6 +574,7 @@ async fn changed(
         let _permit = permit;
         let table = engine.feed_table(&table)?;
         let feed = FeedName::parse(&feed);
+        check_writable(&engine, &table, &feed, principal.as_deref())?;
         let target = Target {
             feed: &feed,
             sequence,

@@ -7,32 +7,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use tideline_engine::feeds::FeedName;
-use tideline_engine::model::{TimelineId, Timestamp};
+use tideline_engine::model::{SequenceSource, TimelineId, Timestamp};
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::inbox;
 use tideline_message_feed::read::{self as reading, PAGE_MESSAGES, PAGE_MESSAGES_MAX, Page, ReadTerms, Room};
-use tideline_message_feed::viewer::{not_readable, readable_feed};
+use tideline_message_feed::viewer::{
+    may_name_inbox, named_inbox_user, not_changeable, not_readable, readable_feed,
+};
 use tideline_openapi::feed::{MessageOrder, MessagePage, MessageQuery, Sequence};
 use tideline_openapi::time::TimeInput;
 use tideline_openapi::{DurationText, ErrorCode};
 use tideline_rows::RowsError;
 use tokio::time::{Instant, timeout_at};
 
-use super::{check_model, raw};
+use super::{check_model, raw, with_items};
 use crate::context::{RequestId, current_client};
 use crate::failure::{Failure, Result};
 use crate::feed_watching::FeedReader;
 use crate::grant::Grant;
+use crate::inline_reads::InlineReads;
 use crate::resources::page_limit;
 use crate::resources::query::describe;
-use crate::resources::rows::{answer, tier_of};
+use crate::resources::rows::{answer_inline, tier_of};
 
 /// Longest time that a request waits for a message.
 const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Maximum number of messages that a request reads on a thread of the runtime. It takes about 100 microseconds, and a
+/// switch to a blocking thread and back takes a similar time under load.
+const INLINE_MESSAGES_MAX: usize = 100;
 
 /// Messages that a request reads.
 #[derive(Debug, Clone)]
@@ -44,6 +49,35 @@ pub(super) enum Messages {
 }
 
 impl Messages {
+    /// Returns the inbox of a user for a feed that is one, so that its entries are returned as their messages.
+    pub(super) async fn resolved(self, app: &Grant, table: &str) -> Result<Self> {
+        let name = match self {
+            Self::Feed(name) => name,
+            inbox @ Self::Inbox(_) => return Ok(inbox),
+        };
+        let table = app.engine.feed_table(table)?;
+        let may_be_inbox = match &name {
+            FeedName::Id(_) => true,
+            FeedName::Key(key) => may_name_inbox(key),
+        };
+        if !may_be_inbox || table.feed().inboxes.is_none() {
+            return Ok(Self::Feed(name));
+        }
+        let is_cached = app.engine.cached_feed(&table, &name).is_some();
+        let find = move |engine: &Engine| -> Result<Self> {
+            engine.feed(&table, &name)?;
+            Ok(match named_inbox_user(engine, &table, &name)? {
+                Some(user) => Self::Inbox(user),
+                None => Self::Feed(name),
+            })
+        };
+        match is_cached {
+            // The look-up reads only memory, and takes less time than a switch to a blocking thread.
+            true => find(&app.engine),
+            false => app.read(find).await,
+        }
+    }
+
     /// Checks the principal of a read of an inbox. For a feed, the read itself checks whether the feed is an inbox.
     pub(super) fn check_principal(&self, principal: Option<&str>) -> Result<()> {
         match self {
@@ -58,6 +92,17 @@ pub(super) fn check_user(user: &str, principal: Option<&str>) -> Result<()> {
     match principal.filter(|principal| *principal != user) {
         None => Ok(()),
         Some(principal) => Err(Failure::new(ErrorCode::Forbidden, not_readable(principal, user))),
+    }
+}
+
+/// Checks that the principal of a change is the user whose data is changed.
+pub(super) fn check_own(user: &str, principal: Option<&str>) -> Result<()> {
+    match principal.filter(|principal| *principal != user) {
+        None => Ok(()),
+        Some(principal) => Err(Failure::new(
+            ErrorCode::Forbidden,
+            not_changeable(principal, user),
+        )),
     }
 }
 
@@ -131,6 +176,7 @@ pub(super) async fn respond(
     query: MessageQuery,
 ) -> Result<Response> {
     check_model(&app, &table)?;
+    let messages = messages.resolved(&app, &table).await?;
     messages.check_principal(query.principal.as_deref())?;
     let mut request = PageRequest {
         principal: query.principal.clone(),
@@ -163,9 +209,18 @@ pub(super) async fn respond(
         let is_cold =
             |engine: &Engine, table: &WideTable, request: &PageRequest| request.reaches_cold(engine, table);
         let (tier, reads) = tier_of(&app, &table, request.clone(), is_cold).await?;
-        let page = answer(&app, description, tier, move |engine, table, is_stopped| {
-            Ok(reads.read(engine, table, is_stopped)?)
-        });
+        let may_be_inline = waiting.is_none();
+        let inline = || match may_be_inline {
+            true => inline_of(&app, &table, &request),
+            false => None,
+        };
+        let page = answer_inline(
+            &app,
+            description,
+            tier,
+            inline,
+            move |engine, table, is_stopped| Ok(reads.read(engine, table, is_stopped)?),
+        );
         let page = page.await?;
         let is_found = !page.messages.is_empty() || page.has_more;
         if let Some((reader, until, _)) = &waiting
@@ -179,22 +234,50 @@ pub(super) async fn respond(
     }
 }
 
-/// Returns the response with a page. The messages are copied into the JSON of a response without messages: a serializer
-/// would parse them again.
+/// Returns the state of short reads and the table if a request is a short read: it returns all rows that it reads, so
+/// that it reads only a few, and it neither waits for limits of the table nor reads old rows. Returns `None` otherwise.
+fn inline_of<'a>(
+    app: &'a Grant,
+    table: &str,
+    request: &PageRequest,
+) -> Option<(&'a InlineReads, Arc<WideTable>)> {
+    let reads = app.inline_pages.as_ref()?;
+    let Messages::Feed(feed) = &request.messages else {
+        return None;
+    };
+    let table = app.engine.table_of_rows(table).ok()?;
+    let terms = &request.terms;
+    // Generated sequence numbers are times, so the range of keys bounds the time.
+    let selects_by_key =
+        table.feed().sequence == SequenceSource::Generated || (terms.from.is_none() && terms.to.is_none());
+    // Expired messages are read but not returned, until a job has removed them.
+    let may_have_expired = table.settings().ttl.is_some_and(|ttl| {
+        let kept_from = app.engine.now().nanos().saturating_sub(ttl.after);
+        let begin = terms.after.max(terms.from.map(Timestamp::nanos));
+        table.feed().sequence == SequenceSource::Manual || begin.is_none_or(|begin| begin < kept_from)
+    });
+    let is_short = request.limit <= INLINE_MESSAGES_MAX
+        && selects_by_key
+        && !may_have_expired
+        && terms.has_events
+        && request.principal.is_none()
+        && table.settings().limits.is_empty()
+        && !app.engine.has_cold_parts(&table)
+        && app.engine.cached_feed(&table, feed).is_some();
+    is_short.then_some((reads, table))
+}
+
+/// Returns the response with a page.
 fn answered(page: &Page, id: RequestId) -> Result<Response> {
-    const BEGIN: &str = "{\"messages\":[";
-    let rest = serde_json::to_vec(&MessagePage {
+    let rest = MessagePage {
         messages: raw("[]".to_owned())?,
         next: page.next.map(Sequence),
         more: page.has_more,
         request_id: id.into(),
-    });
-    let rest = rest.map_err(|error| Failure::new(ErrorCode::Internal, error.to_string()))?;
-    let rest = rest
-        .strip_prefix(BEGIN.as_bytes())
-        .expect("the messages are the first member");
-    let json = [BEGIN.as_bytes(), page.messages.items(), rest].concat();
-    Ok(([(CONTENT_TYPE, "application/json")], json).into_response())
+    };
+    let items = page.messages.items();
+    let write = |json: &mut Vec<u8>| json.extend_from_slice(items);
+    with_items("{\"messages\":[", items.len(), write, &rest)
 }
 
 /// Returns the time until which a request waits for messages.

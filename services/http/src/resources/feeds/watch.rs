@@ -114,13 +114,16 @@ async fn watch(
     let end = live::end_of(query.time)?;
     let after = live::cursor_of(headers, query.after.as_deref());
     let after = after.map(|after| parse_sequence(after, "after")).transpose()?;
+    let messages = messages.resolved(&app, &table).await?;
     messages.check_principal(query.principal.as_deref())?;
     let permit = app.feed_watches.take(current_client()).await?;
     let reader = MessageReader::begin(&app, &table, &messages).await?;
-    let cursor = match after {
-        Some(after) => after,
-        None => now(&app, &reader).await?,
+    let is_of_existing = live::is_of_existing(query.time);
+    let current = match after {
+        Some(_) if !is_of_existing => None,
+        _ => Some(now(&app, &reader).await?),
     };
+    let cursor = after.or(current).unwrap_or(i64::MIN);
     let request = PageRequest {
         principal: query.principal.clone(),
         messages,
@@ -150,6 +153,7 @@ async fn watch(
         reader,
         pages,
         cursor,
+        existing: current.filter(|_| is_of_existing),
         is_caught_up: false,
     };
     let first = source.step().await?;
@@ -181,6 +185,8 @@ struct MessageEvents {
     /// Pages that the watches of a feed share; `None` for an inbox, and for a watch on behalf of a principal.
     pages: Option<FeedPages>,
     cursor: i64,
+    /// Cursor up to which the watch sends messages although its time is over; `None` = it ends at once.
+    existing: Option<i64>,
     is_caught_up: bool,
 }
 
@@ -220,6 +226,10 @@ impl Source for MessageEvents {
 
     fn is_caught_up(&self) -> bool {
         self.is_caught_up
+    }
+
+    fn can_end(&self) -> bool {
+        self.is_caught_up || self.existing.is_none_or(|existing| self.cursor >= existing)
     }
 
     async fn changed(&mut self) -> bool {

@@ -71,6 +71,7 @@ pub(crate) fn view(job: Job) -> JobView {
         id: job.id,
         kind: job.kind,
         table: job.table.map(|table| table.name),
+        into: job.into,
         state: from_state(job.state),
         by_hand: job.by_hand,
         reason: job.reason,

@@ -14,12 +14,13 @@ use serde::Deserialize;
 use tideline_connections::BodyBytes;
 use tideline_openapi::row::{ImportEnd, RowOperation};
 use tideline_openapi::table::Durability;
+use tideline_openapi::unique::UniqueMap;
 use tideline_openapi::{ErrorBody, ErrorCode};
 use tideline_query::Cancel;
+use tideline_rows::WriteSettings;
 use tideline_rows::import::{
     COLUMNAR_MEMORY_BYTES, ImportSettings, ImportSource, TEXT_MEMORY_BYTES, import as import_rows,
 };
-use tideline_rows::{RowsError, WriteSettings};
 use utoipa::IntoParams;
 
 use super::{NDJSON, columnar_example};
@@ -163,15 +164,12 @@ pub(super) async fn import(
                 Ok(())
             },
         )?;
-        let retryable = match &imported.stopped {
-            Some(RowsError::Engine(error)) => error.is_retryable(),
-            _ => false,
-        };
+        let stopped = imported.stopped.map(Failure::from);
         let end = ImportEnd {
             counts: imported.counts,
             omitted,
-            stopped: imported.stopped.map(|error| error.to_string()),
-            retryable,
+            retryable: stopped.as_ref().is_some_and(Failure::is_retryable),
+            stopped: stopped.map(|failure| failure.message),
             position: imported.position.map(|position| position.0.to_string()),
             request_id: id.into(),
         };
@@ -205,11 +203,14 @@ fn settings(request: &Request, query: &ImportQuery) -> Result<(FileFormat, Impor
     };
     let map = match query.map.as_deref() {
         None => BTreeMap::new(),
-        Some(map) => serde_json::from_str(map).map_err(|error| {
-            Failure::invalid(format!(
-                "map is not a JSON object from names to names or null: {error}"
-            ))
-        })?,
+        Some(map) => {
+            let map: UniqueMap<Option<String>> = serde_json::from_str(map).map_err(|error| {
+                Failure::invalid(format!(
+                    "map is not a JSON object from names to names or null: {error}"
+                ))
+            })?;
+            map.0
+        }
     };
     let is_update = match query.op.unwrap_or(RowOperation::Put) {
         RowOperation::Put => false,

@@ -4,20 +4,21 @@
 
 use axum::Json as JsonResponse;
 use axum::http::StatusCode;
-use tideline_engine::EngineError;
 use tideline_engine::fail_points::around;
 use tideline_engine::model::JobKind;
 use tideline_engine::row_copies::ROW_COPY_REFUSED_MAX;
+use tideline_engine::{Engine, EngineError, ErrorKind, WideTable};
 use tideline_openapi::ErrorBody;
 use tideline_openapi::job::JobDetail;
 use tideline_openapi::rekey::RekeyRows;
+use tideline_rows::RowsError;
 use tideline_rows::rekey::{Rekey, RekeyProgress};
 use tideline_scheduler::requested::{JobEnding, RequestedJob};
 
 use crate::context::RequestId;
 use crate::extract::{Json, Path};
 use crate::failure::Result;
-use crate::grant::Grant;
+use crate::grant::{FIRST_REFUSAL, Grant};
 use crate::requested;
 use crate::resources::jobs::{awaited, detail};
 use crate::resources::{Failures, WideTablePath};
@@ -39,7 +40,8 @@ use crate::resources::{Failures, WideTablePath};
 /// last complete copy are written, or the whole row if its key in the target can have changed. A copy never deletes rows
 /// or columns.
 ///
-/// After an interruption of the copy, also by the end of the process, the job is `cancelled` and the copied rows stay.
+/// After an interruption of the copy, also by the end of the process or the drop of one of the tables, the job is
+/// `cancelled` and the copied rows stay.
 /// The interrupted copy is not complete. Send the request again.
 #[utoipa::path(
     security(("token" = ["operate"])),
@@ -69,10 +71,11 @@ pub(super) async fn rekey(
         );
         let rekey = Rekey::new(from, into, merge)?;
         let (from, into) = (rekey.from().table(), rekey.into_table().table());
-        let reason = format!("requested copy of its rows into table {}", into.name());
-        let table = Some((from.points().id(), from.name().as_str()));
+        let reason = "requested copy of its rows".to_owned();
+        let source = (from.points().id(), from.name().as_str());
+        let tables = (Some(source), Some(into.name().as_str()));
         let job = around::<_, EngineError>("rekey", "begin", || {
-            Ok(begun.scheduler.begin(JobKind::Rekey, table, reason, 0))
+            Ok(begun.scheduler.begin_into(JobKind::Rekey, tables, reason, 0))
         })?;
         Ok((job, rekey))
     };
@@ -84,6 +87,25 @@ pub(super) async fn rekey(
     Ok((status, detail(job, id)))
 }
 
+/// Returns the ending of a copy that has failed. The drop of one of its tables is not a failure of the server. The name
+/// of the target is not part of the text, because some readers of the job must not see it.
+fn ending_of(engine: &Engine, rekey: &Rekey, error: &RowsError) -> JobEnding {
+    let is_dropped = |table: &WideTable| {
+        let now = engine.table_of_rows(table.table().name().as_str());
+        !now.is_ok_and(|now| now.table().points().id() == table.table().points().id())
+    };
+    let dropped = match error {
+        RowsError::Engine(error) if !matches!(error.kind(), ErrorKind::NotFound) => None,
+        RowsError::Engine(_) if is_dropped(rekey.into_table()) => Some("target"),
+        RowsError::Engine(_) if is_dropped(rekey.from()) => Some("source"),
+        _ => None,
+    };
+    match dropped {
+        Some(dropped) => JobEnding::Cancelled(format!("the {dropped} of the copy was dropped meanwhile")),
+        None => JobEnding::Failed(error.to_string()),
+    }
+}
+
 /// Copies the rows and records how the job ended.
 fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
     let mut step = |progress: &RekeyProgress| job.step(progress.read) && !app.is_draining();
@@ -91,7 +113,7 @@ fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
     // that it copies are not charged to a tenant.
     let (progress, is_complete) = match rekey.run(app.service_engine(), &mut step) {
         Ok(copied) => copied,
-        Err(error) => return job.end(JobEnding::Failed(error.to_string())),
+        Err(error) => return job.end(ending_of(app.service_engine(), rekey, &error)),
     };
     let mut text = format!("{} of {} rows copied", progress.written, progress.read);
     if progress.up_to_date > 0 {
@@ -101,7 +123,7 @@ fn perform(app: &Grant, job: RequestedJob, rekey: &Rekey) {
         text = format!("{text}, {} deleted meanwhile", progress.deleted);
     }
     if let Some(first) = &progress.first_refusal {
-        text = format!("{text}, {} refused, the first: {first}", progress.refused);
+        text = format!("{text}, {} refused{FIRST_REFUSAL}{first}", progress.refused);
     }
     if progress.is_unrecorded {
         text = format!(

@@ -45,7 +45,13 @@ fn set_types(table: &WideTable, name: &str, source: &mut KeySource) -> std::resu
                 "column {name:?} is declared by a pattern, and the columns of an index are declared by their names; declare \
                  it by ALTER TABLE … ADD"
             ),
-            None => format!("column {name:?} is neither declared nor part of the key; declare it first"),
+            None => match table.layout().computed_from(name) {
+                Some(of) => format!(
+                    "column {name:?} of the key is computed; name the columns from which it is computed: {}",
+                    of.join(", ")
+                ),
+                None => format!("column {name:?} is neither declared nor part of the key; declare it first"),
+            },
         })
     };
     match source {

@@ -56,6 +56,14 @@ proptest! {
             // `partition_len` accepts exactly the bytes of the partition, and fails if one byte is missing.
             prop_assert_eq!(layout.partition_len(&key[..length]), Ok(length));
             prop_assert!(layout.partition_len(&key[..length - 1]).is_err());
+            // The other columns do not change the partition, and can have values of any type.
+            let mut values = vec![KeyValue::Boolean(true); row.len()];
+            for number in layout.partition_columns() {
+                values[*number] = row[*number].borrowed();
+            }
+            let mut partition = Vec::new();
+            prop_assert_eq!(layout.encode_partition(&values, &mut partition), Ok(()));
+            prop_assert_eq!(&partition[..], &key[..length]);
             let tuple = stored_tuple(&columns, row)[..first].to_vec();
             let logical = layout.partition_columns().iter().map(|number| row[*number].clone()).collect();
             partitions.push((tuple, logical, key[..length].to_vec()));
