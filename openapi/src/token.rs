@@ -143,8 +143,8 @@ pub struct TokenView {
     pub is_expired: bool,
     /// Time until which a secret from before the last rotation is valid, RFC 3339; `null` if there is no such secret.
     pub previous_secret_until: Option<String>,
-    /// Time of the last use, RFC 3339; `null` if it was not used. After a restart of the server it may be up to
-    /// 15 minutes too early.
+    /// Time of the last use, RFC 3339; `null` if it was not used. After a crash of the server it may be up to 15 minutes
+    /// too early.
     pub last_used: Option<String>,
 }
 

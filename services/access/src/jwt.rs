@@ -21,6 +21,9 @@ use crate::verification;
 
 /// Accepted difference between the clocks of the provider and of this server, in seconds.
 const LEEWAY_SECONDS: f64 = 60.0;
+/// Largest absolute value of `exp`, in seconds. A larger number is not a time. A smaller one can be beyond the range of
+/// timestamps; the token then ends at the last timestamp.
+const SECONDS_MAX: f64 = 1e12;
 /// Longest text of a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Longest name of a principal, in characters. A longer subject is cut.
@@ -151,8 +154,9 @@ impl JwtVerifier {
         let mut validation = Validation::new(header.alg);
         validation.set_issuer(&[&self.settings.issuer]);
         validation.set_audience(&[&self.settings.audience]);
-        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        // These checks would use the clock of the system.
+        validation.set_required_spec_claims(&["iss", "aud"]);
+        // These checks would use the clock of the system. `check_times` also requires `exp`, with a message that
+        // distinguishes a missing time from one that is out of range.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         let claims = decode::<Map<String, Value>>(token, &key.key, &validation)
@@ -190,6 +194,11 @@ impl JwtVerifier {
         };
         let to_time = |seconds: f64| Timestamp::from_nanos_clamped((seconds * 1e9) as i64);
         let end = seconds("exp")?.ok_or_else(|| JwtError::Claims("exp is missing".to_owned()))?;
+        if end.abs() > SECONDS_MAX {
+            return Err(JwtError::Claims(format!(
+                "exp is not a time in seconds since 1970; its absolute value is above {SECONDS_MAX}"
+            )));
+        }
         let end = to_time(end + LEEWAY_SECONDS);
         if now >= end {
             return Err(JwtError::Expired);
@@ -579,7 +588,13 @@ mod tests {
             with("exp", json!("9999999999")),
             JwtError::Invalid(_) | JwtError::Claims(_)
         ));
-        assert!(matches!(with("exp", Value::Null), JwtError::Invalid(_)));
+        let claims_error = |value: Value| match with("exp", value) {
+            JwtError::Claims(reason) => reason,
+            other => panic!("{other}"),
+        };
+        assert_eq!(claims_error(Value::Null), "exp is missing");
+        let reason = claims_error(json!(1e30));
+        assert!(reason.contains("not a time in seconds"), "{reason}");
         assert_eq!(with("nbf", json!(NOW + 61)), JwtError::NotYet);
         assert!(matches!(
             with("nbf", json!("soon")),

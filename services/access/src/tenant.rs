@@ -300,6 +300,10 @@ impl TenantRecord {
     /// Returns the reason as a sentence for the creator of the tenant.
     pub fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
+        // Clients remove these from paths. Stored scopes can have them, so only the name of a tenant is checked.
+        if matches!(self.name.as_str(), "." | "..") {
+            return Err("the name of a tenant is not `.` or `..`".to_owned());
+        }
         if self.tables.is_empty() || self.tables.len() > PATTERNS_MAX {
             return Err(format!(
                 "a tenant has 1 to {PATTERNS_MAX} names and prefixes of tables, this one has {}",
@@ -736,7 +740,13 @@ mod tests {
         };
         assert_eq!(with(|_| {}), Ok(()));
         assert!(with(|tenant| tenant.name = String::new()).is_err());
-        assert!(with(|tenant| tenant.name = "a b".to_owned()).is_err());
+        for name in ["a b", ".", ".."] {
+            let named = TenantRecord {
+                name: name.to_owned(),
+                ..record(&["acme-*"])
+            };
+            assert!(named.check().is_err(), "{name}");
+        }
         assert!(with(|tenant| tenant.name = "a".repeat(65)).is_err());
         assert!(with(|tenant| tenant.tables.clear()).is_err());
         assert!(with(|tenant| tenant.default_table = TableName::new("other").ok()).is_err());

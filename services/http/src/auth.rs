@@ -27,10 +27,15 @@ const OPEN_PROMETHEUS_PATHS: [&str; 2] = ["/-/healthy", "/-/ready"];
 ///
 /// # Errors
 ///
-/// Fails with [`ErrorCode::Unauthenticated`] if the token is missing or not valid.
+/// Fails with [`ErrorCode::Unauthenticated`] if the token is missing or not valid, and with [`ErrorCode::Invalid`] if the
+/// request has two headers with a token.
 pub(crate) fn authenticate(request: &Request, tokens: &TokenStore) -> Result<Arc<Principal>> {
     if !tokens.is_required() {
         return Ok(tokens.anonymous());
+    }
+    // A proxy in front of the server could check another one of the headers than the server.
+    if request.headers().get_all(header::AUTHORIZATION).iter().count() > 1 {
+        return Err(Failure::invalid("the request has two headers Authorization"));
     }
     match claimed(request) {
         Some(claimed) => tokens.authenticate(&claimed),

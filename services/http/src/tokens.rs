@@ -248,7 +248,8 @@ impl TokenStore {
         found.ok_or_else(|| {
             Failure::new(
                 ErrorCode::NotFound,
-                format!("there is no token with the id {id:?}"),
+                // A caller can send the token instead of its id, so the text is not repeated.
+                "there is no token with this id; the list of tokens contains their ids",
             )
         })
     }
@@ -307,6 +308,20 @@ impl TokenStore {
     ///
     /// Fails with the errors of the engine.
     pub(crate) fn keep_uses(&self) -> Result<()> {
+        self.keep_later_uses(USE_INTERVAL)
+    }
+
+    /// Stores all times of use, before the server stops.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the errors of the engine.
+    pub(crate) fn keep_last_uses(&self) -> Result<()> {
+        self.keep_later_uses(Duration::from_nanos(1))
+    }
+
+    /// Stores the times of use that are later than the stored ones by at least a duration.
+    fn keep_later_uses(&self, interval: Duration) -> Result<()> {
         let _writing = self.writing.lock();
         let mut stored = self.stored_uses.lock();
         let mut later = Vec::new();
@@ -315,7 +330,7 @@ impl TokenStore {
                 continue;
             };
             let before = stored.get(&record.id).copied().unwrap_or(i64::MIN);
-            if used.saturating_sub(before) >= USE_INTERVAL.as_nanos() as i64 {
+            if used.saturating_sub(before) >= interval.as_nanos() as i64 {
                 later.push((record.id, used));
             }
         }
@@ -439,6 +454,10 @@ mod tests {
         assert_eq!(stored_use(), Some(start), "less than ten minutes later");
         clock.advance(1_000_000_000);
         assert!(store.authenticate(text.expose()).is_ok());
+        assert_eq!(stored_use(), Some(engine.clock().now()));
+        // A stop stores each use.
+        clock.advance(1_000_000_000);
+        assert!(store.authenticate(text.expose()).is_ok() && store.keep_last_uses().is_ok());
         let last = engine.clock().now();
         assert_eq!(stored_use(), Some(last));
         // A rotation, also one that ends the previous secret, keeps the time of the last use.

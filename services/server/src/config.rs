@@ -247,7 +247,7 @@ impl Config {
             servers_ca_file: self.cluster.servers_ca_file.clone(),
             warnings: [
                 self.clear_text_warning(),
-                self.writable_token_file_warning(),
+                self.writable_token_file_note(),
                 self.loopback_warning(),
             ]
             .into_iter()

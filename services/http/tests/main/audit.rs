@@ -204,6 +204,57 @@ fn records_describe_what_was_changed() {
 }
 
 #[test]
+fn records_name_new_indexes_and_the_attributes_of_many_timelines() {
+    let server = start();
+    let root = |method: &str, path: &str, body: &Value| {
+        let response = ask(&server, ROOT, method, path, &body.to_string());
+        assert!(response.status < 300, "{method} {path}: {}", response.text());
+    };
+    let wide =
+        json!({"key": [{"name": "id", "type": "string"}], "columns": [{"name": "v", "type": "string"}]});
+    root(
+        "POST",
+        "/v1/tables",
+        &json!({"name": "meters", "model": "wide", "wide": wide}),
+    );
+    root(
+        "POST",
+        "/v1/tables/meters/indexes",
+        &json!({"name": "by_v", "key": [{"name": "v"}]}),
+    );
+    root(
+        "POST",
+        "/v1/tables/meters/search-indexes",
+        &json!({"name": "all", "columns": [{"column": "v", "as": "keyword"}]}),
+    );
+    let web = json!({"where": {"tag": "host", "equals": "web-1"}});
+    root(
+        "POST",
+        "/v1/tables/default/timelines/attributes",
+        &json!({"timelines": web, "set": {"owner": "ann"}, "remove": ["rack"]}),
+    );
+    // A query that does not run cannot be cancelled, so this request changes nothing.
+    root("DELETE", "/v1/queries/4711", &Value::Null);
+    let found = details(&server);
+    let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(
+        paths,
+        [
+            "/v1/tables/meters",
+            "/v1/tables/meters/indexes/by_v",
+            "/v1/tables/meters/search-indexes/all",
+            "/v1/tables/default/timelines/attributes",
+        ]
+    );
+    assert!(found[1].1.contains(r#"name: "by_v""#), "{}", found[1].1);
+    assert!(found[2].1.contains(r#"name: "all""#), "{}", found[2].1);
+    assert_eq!(
+        found[3].1,
+        r#"timelines: {"where":{"tag":"host","equals":"web-1"}}; set: {"owner":"ann"}; remove: ["rack"]"#
+    );
+}
+
+#[test]
 fn a_webhook_is_recorded_without_its_path_and_secret() {
     let server = Server::with(HttpSettings {
         changes: ChangeSettings {
@@ -350,6 +401,7 @@ fn only_admins_read_the_records_and_no_token_changes_them() {
         token["token"].as_str().expect("a token").to_owned()
     });
     let reads = [
+        ("GET", "/v1/tables/tideline-audit", ""),
         (
             "POST",
             "/v1/tables/tideline-audit/rows/scan",

@@ -5,6 +5,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -73,6 +74,12 @@ fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
         [] => ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
         names => names.to_vec(),
     };
+    if let Some(name) = names.iter().find(|name| !is_host(name)) {
+        return Err(CliError::usage(format!(
+            "--name: {name:?} is neither a host name of ASCII letters, digits, dots and dashes nor an IP address"
+        ))
+        .into());
+    }
     let refused = |error: rcgen::Error| CliError::usage(format!("--name: {error}"));
     let mut params = CertificateParams::new(names.clone()).map_err(refused)?;
     params.is_ca = IsCa::ExplicitNoCa;
@@ -105,6 +112,23 @@ fn self_signed(arguments: &SelfSignedArguments) -> Result<()> {
         key_file.display()
     ))?;
     Ok(())
+}
+
+/// Returns true if clients can use a text as the host of a URL: an IP address, or a host name, which can begin with `*.`.
+fn is_host(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_allowed)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    // Clients take a name that ends with a number for an IPv4 address.
+    let is_numeric = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = text.len() <= 253 && name.split('.').all(is_label);
+    let is_address_like = name.rsplit('.').next().is_some_and(is_numeric);
+    is_name && !is_address_like || text.parse::<IpAddr>().is_ok()
 }
 
 /// Creates a file with this mode. An existing file is not replaced.

@@ -756,7 +756,8 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "cassandra.tls",
-        "Encrypt the connections to the nodes with TLS. This needs a build with the feature cassandra-tls.",
+        "Encrypt the connections to the nodes with TLS. The certificate of each node must name the IP address of the\n\
+         node. This needs a build with the feature cassandra-tls.",
         |config| Slot::Switch(&mut config.cluster.is_tls),
     ),
     Key::new(

@@ -4,7 +4,7 @@
 //! with a file that other users can write. An installation of an earlier release, which did not check the file, gets a
 //! warning. A file that every user can read is common in containers, so it is only a warning in the log.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const READABLE_BY_ALL: u32 = 0o004;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenFile {
     path: PathBuf,
-    /// Permission bits; 0 for a pipe or another file that is not a regular one.
+    /// Permission bits.
     mode: u32,
 }
 
@@ -31,8 +31,12 @@ impl TokenFile {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read or is not UTF-8.
+    /// Fails if the file cannot be read, is not a regular file or is not UTF-8.
     pub(super) fn read(path: &Path) -> io::Result<(Self, String)> {
+        // Another kind of file could block or be endless.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("this is not a regular file"));
+        }
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         let mut text = String::new();
@@ -40,10 +44,7 @@ impl TokenFile {
         text.truncate(text.trim_end_matches(['\r', '\n']).len());
         let read = Self {
             path: path.to_owned(),
-            mode: match metadata.is_file() {
-                true => metadata.mode() & 0o777,
-                false => 0,
-            },
+            mode: metadata.mode() & 0o777,
         };
         Ok((read, text))
     }
@@ -68,6 +69,15 @@ impl Config {
         let reason = self.token_file.as_ref()?.writable()?;
         installation::is_earlier(&self.data_dir, TOKEN_FILE_RULE)
             .then(|| format!("{reason}; the next major version does not start with such a file"))
+    }
+
+    /// Returns the same warning for `/ready`, which everyone can read, without the path and the mode of the file.
+    pub(super) fn writable_token_file_note(&self) -> Option<String> {
+        self.writable_token_file_warning().map(|_| {
+            "auth.token_file: other users can write the file, as the log describes; the next major version does not start \
+             with such a file"
+                .to_owned()
+        })
     }
 
     /// Returns a warning about a file that every user can read, if it applies.

@@ -385,8 +385,27 @@ fn certificates_that_cannot_be_used_are_refused_at_the_start() {
     let mut again = tideline(&["tls", "self-signed", "--out"]);
     again.arg(&made);
     assert!(!output(again).status.success());
-    let mut wrong = tideline(&["tls", "self-signed", "--name", "ü", "--out"]);
-    wrong.arg(folder.path().join("wrong"));
-    assert_eq!(output(wrong).status.code(), Some(2));
-    assert!(!folder.path().join("wrong").exists());
+    for name in [
+        "ü",
+        "",
+        "a b",
+        "a..b",
+        "a.",
+        "-a.b",
+        "10.1.2",
+        "300.1.2.3",
+        "[::1]",
+        "a:8490",
+        "*",
+        "a.*",
+    ] {
+        let mut wrong = tideline(&["tls", "self-signed", &format!("--name={name}"), "--out"]);
+        wrong.arg(folder.path().join("wrong"));
+        assert_eq!(output(wrong).status.code(), Some(2), "{name:?}");
+        assert!(!folder.path().join("wrong").exists());
+    }
+    let names = ["*.db.internal", "db_1", "10.1.2.3", "::1"].map(|name| format!("--name={name}"));
+    let mut good = tideline(&["tls", "self-signed", "--out"]);
+    good.arg(folder.path().join("good")).args(names);
+    assert!(output(good).status.success());
 }
