@@ -38,8 +38,8 @@ pub enum ChangeKind {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"tables": ["orders"], "kinds": ["row"], "retention": "3d"}))]
 pub struct StreamSettings {
-    /// Tables whose changes the stream contains: names, or prefixes that end with `*`. Default: all tables,
-    /// including later ones.
+    /// Tables whose changes the stream contains: names, or prefixes that end with `*`. The users of a feed table are
+    /// included only together with the feed table. Default: all tables, including later ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<String>,
     /// Kinds of changes that the stream contains, besides `table` and gaps. Default: all kinds.
@@ -277,15 +277,18 @@ pub struct ReadChanges {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "records": [{
-        "cursor": "0-1a2b-1", "table": "orders", "kind": "row", "op": "put",
+        "cursor": "0-1a2b-1", "position": "6699", "table": "orders", "kind": "row", "op": "put",
         "key": {"id": "o-1"}, "columns": {"state": "paid"}, "time": "2026-11-27T08:00:00Z"
     }],
     "next": "0-1a2b-1", "has_more": false, "request_id": "018f-1"
 }))]
 pub struct ChangePage {
     /// Changes, in the order of the journal. Each record has its `kind`, the `cursor` after it and, except for a
-    /// `gap`, its `table`. A record of the kind `gap` replaces changes that are not available. Its `reason` is
-    /// `freed` (the changes are not kept any more) or `damaged` (they cannot be read). Their content is not known.
+    /// `gap`, its `table` and its `position`: a number that is higher in later writes, also in other partitions. A
+    /// large value that is not stored any more is omitted, and `missing` has the name of its column. A record of the
+    /// kind `gap` replaces changes that are not available. Its `reason` is `freed` (the changes are not kept any more),
+    /// `damaged` (they cannot be read) or `before_stream` (the cursor is older than the stream). Their content is not
+    /// known.
     /// A record of the kind `table` with the `op` `drop` reports that the table was dropped. Later records of its name
     /// belong to another table. Earlier changes of the dropped table that were not read yet are omitted.
     #[schema(value_type = Vec<Object>)]
@@ -370,7 +373,8 @@ pub struct Webhook {
     pub time: String,
     /// Number of failed deliveries that are kept for a replay
     pub failed: usize,
-    /// Error of the last request. Omitted if the last request succeeded
+    /// Error of the last request. Omitted if the last request succeeded, or if the list of failed deliveries has been
+    /// replayed or discarded completely since
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Pause of the deliveries. Omitted if the webhook is not paused

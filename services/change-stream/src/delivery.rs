@@ -62,17 +62,19 @@ pub async fn deliver(streams: Weak<ChangeStreams>, news: watch::Receiver<()>) {
 }
 
 /// Sends failed deliveries again, once each. Returns the number of accepted deliveries, and the deliveries that failed
-/// again.
+/// again. A response with 410 Gone pauses the webhook and ends the replay; the other deliveries stay in the list.
 ///
 /// # Errors
 ///
-/// The errors of the look-up of the deliveries, and of the removal of an accepted one.
+/// [`ChangesError::Conflict`] while another replay of the webhook runs, the errors of the look-up of the deliveries, and
+/// those of the removal of an accepted one and of the pause.
 pub async fn replay(
     streams: &Arc<ChangeStreams>,
     stream: &str,
     name: &str,
     ids: Option<Vec<String>>,
 ) -> Result<(usize, Vec<FailedDelivery>)> {
+    let _replaying = streams.begin_replay(stream, name)?;
     let names = (stream.to_owned(), name.to_owned());
     let due = blocking(streams, move |streams| {
         streams.deliveries_to_replay(&names.0, &names.1, ids.as_deref())
@@ -88,7 +90,23 @@ pub async fn replay(
                 .await?;
                 delivered += 1;
             }
-            Err(error) => failed.push(due.failure(&error, streams.engine.now().to_rfc3339())),
+            Err(error) => {
+                failed.push(due.failure(&error, streams.engine.now().to_rfc3339()));
+                if error.kind == SendErrorKind::Gone {
+                    tracing::warn!(
+                        stream,
+                        webhook = name,
+                        error = error.message,
+                        "a webhook is paused"
+                    );
+                    let names = (stream.to_owned(), name.to_owned());
+                    blocking(streams, move |streams| {
+                        streams.pause_after_replay(&names.0, &names.1, &due, &error)
+                    })
+                    .await?;
+                    break;
+                }
+            }
         }
     }
     Ok((delivered, failed))

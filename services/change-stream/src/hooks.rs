@@ -13,11 +13,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tideline_engine::Engine;
+use tideline_engine::model::SequenceNumber;
 use tideline_engine::state_table::StateRow;
 use tideline_openapi::change::{
     FailedDelivery, Webhook, WebhookPause, WebhookSettings, WebhookState as State,
 };
-use tideline_webhooks::{Delivery, SendError, Target, WebhookSecret};
+use tideline_webhooks::target::URL_BYTES_MAX;
+use tideline_webhooks::{Delivery, SendError, Target, TargetError, WebhookSecret};
 
 use crate::error::{ChangesError, Result};
 use crate::position::{Partition, Position};
@@ -46,8 +48,12 @@ const QUIET_ENTRIES: u64 = 10_000;
 pub(crate) struct HookState {
     pub(crate) stored: StoredHook,
     pub(crate) checkpoint: StoredCheckpoint,
-    /// Read position. The changes between the checkpoint and this position have no record. Held in memory only.
-    reached: Position,
+    /// Read position. The changes between the checkpoint and this position have no record. Held in memory only; it is
+    /// stored before the changes before it are freed.
+    pub(crate) reached: Position,
+    /// End of the changes when the stored state was read. Up to here, the webhook can get changes again that it has
+    /// already read before a restart; they are kept meanwhile. `None` for a webhook that was created later.
+    pub(crate) catches_up_to: Option<Position>,
     /// Number of failed deliveries in the list.
     pub(crate) failed: usize,
     /// Error of the last request; `None` after a success.
@@ -104,6 +110,13 @@ pub(crate) struct Due {
     span: (Position, Position),
 }
 
+/// Replay of the failed deliveries of a webhook. The next replay of the webhook can begin after it is dropped.
+#[derive(Debug)]
+pub(crate) struct Replaying<'s> {
+    streams: &'s ChangeStreams,
+    webhook: (String, String),
+}
+
 /// Next step of a webhook.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -122,6 +135,7 @@ impl HookState {
         Self {
             checkpoint: stored.start.clone(),
             reached: stored.start.position(),
+            catches_up_to: None,
             stored,
             failed: 0,
             error: None,
@@ -147,15 +161,20 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::Forbidden`] if webhooks are off or the address is not allowed, [`ChangesError::Invalid`] for an
-    /// invalid name, secret or cursor, [`ChangesError::OverLimit`] for too many webhooks or records,
-    /// [`ChangesError::NotFound`] if the stream does not exist, and the errors of [`Engine::put_state`].
+    /// [`ChangesError::Forbidden`] if webhooks are off or the settings do not allow the address,
+    /// [`ChangesError::Invalid`] for an invalid name, address, secret or cursor, [`ChangesError::OverLimit`] for too many
+    /// webhooks or records, or an address that is too long, [`ChangesError::NotFound`] if the stream does not exist, and
+    /// the errors of [`Engine::put_state`].
     pub fn put_webhook(&self, stream: &str, name: &str, settings: &WebhookSettings) -> Result<Webhook> {
         check_name("webhook", name)?;
         let limits = self.sender()?.settings();
-        Target::parse(&settings.url, limits)
-            .map_err(|error| ChangesError::Forbidden(format!("url: {error}")))?;
-        if !(1..=BATCH_MAX).contains(&settings.batch) {
+        Target::parse(&settings.url, limits).map_err(|error| wrong_address(&error))?;
+        if settings.batch == 0 {
+            return Err(ChangesError::Invalid(
+                "batch is 0; a request has at least 1 record".into(),
+            ));
+        }
+        if settings.batch > BATCH_MAX {
             return Err(over("number of records of a request", BATCH_MAX, settings.batch));
         }
         if let Some(secret) = &settings.secret {
@@ -225,11 +244,40 @@ impl ChangeStreams {
         if !self.is_still_due(stream, name, due) {
             return Ok(());
         }
-        let pause = StoredPause {
+        self.set_pause(stream, name, Some(self.pause_of(error)))
+    }
+
+    /// Pauses a webhook whose receiver has refused a delivery of a replay, because it accepts no more deliveries. The
+    /// delivery stays in the list. A pause that began earlier is kept.
+    pub(crate) fn pause_after_replay(
+        &self,
+        stream: &str,
+        name: &str,
+        due: &Due,
+        error: &SendError,
+    ) -> Result<()> {
+        let _writing = self.writing.lock();
+        // A request can have deleted the webhook, or have changed its address, while the delivery was sent.
+        let webhook = self.hook(stream, name);
+        let is_meant =
+            |webhook: HookState| webhook.stored.url == due.hook.url && webhook.stored.pause.is_none();
+        if !webhook.is_ok_and(is_meant) {
+            return Ok(());
+        }
+        self.set_pause(stream, name, Some(self.pause_of(error)))?;
+        self.change_hook(stream, name, |webhook| {
+            webhook.error = Some(error.message.clone());
+        });
+        // A delivery that waits for its next attempt ends.
+        self.webhooks_changed.send_modify(|()| {});
+        Ok(())
+    }
+
+    fn pause_of(&self, error: &SendError) -> StoredPause {
+        StoredPause {
             reason: error.message.clone(),
             time: self.engine.now().nanos(),
-        };
-        self.set_pause(stream, name, Some(pause))
+        }
     }
 
     /// Stores the pause of a webhook; `None` ends the pause. The caller holds the lock `writing`.
@@ -324,12 +372,36 @@ impl ChangeStreams {
         self.engine.put_state(&failed_owner(stream, name), &[found])?;
         self.change_hook(stream, name, |webhook| {
             webhook.failed = webhook.failed.saturating_sub(1);
+            // Without failed deliveries, the error belongs to the delivery that is due, if to any.
+            if webhook.failed == 0 && !webhook.is_retrying && webhook.stored.pause.is_none() {
+                webhook.error = None;
+            }
         });
         self.webhooks_changed.send_modify(|()| {});
         Ok(())
     }
 
-    /// Returns the failed deliveries with these ids, or all if `ids` is `None`, in the form in which they are sent.
+    /// Begins a replay of a webhook. Replays at the same time would send the deliveries twice, and not in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangesError::Conflict`] while another replay of the webhook runs.
+    pub(crate) fn begin_replay(&self, stream: &str, name: &str) -> Result<Replaying<'_>> {
+        let webhook = (stream.to_owned(), name.to_owned());
+        match self.replaying.lock().insert(webhook.clone()) {
+            true => Ok(Replaying {
+                streams: self,
+                webhook,
+            }),
+            false => Err(ChangesError::Conflict(format!(
+                "the failed deliveries of the webhook {name:?} are already being replayed; repeat the request after the \
+                 replay has ended"
+            ))),
+        }
+    }
+
+    /// Returns the failed deliveries with these ids, or all if `ids` is `None`, in the form in which they are sent, oldest
+    /// first.
     ///
     /// # Errors
     ///
@@ -434,7 +506,7 @@ impl ChangeStreams {
     }
 
     /// Skips changes without a record for a webhook. The checkpoint is stored every [`QUIET_ENTRIES`] entries, so that
-    /// a restart does not read all skipped changes again.
+    /// a restart does not read all skipped changes again, and before skipped changes are freed.
     fn pass_over(&self, stream: &str, name: &str, (from, to): (Position, Position)) -> Result<()> {
         let _writing = self.writing.lock();
         let Ok(webhook) = self.hook(stream, name) else {
@@ -452,6 +524,49 @@ impl ChangeStreams {
                 Ok(())
             }
         }
+    }
+
+    /// Stores the read positions of all webhooks, for a stop of the server: after the next start, they do not read the
+    /// same changes again.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Engine::put_state`].
+    pub fn store_positions(&self) -> Result<()> {
+        let _writing = self.writing.lock();
+        self.store_reached(SequenceNumber(u64::MAX))
+    }
+
+    /// Stores the read positions of the webhooks whose checkpoints are before `end`, because the changes before `end` are
+    /// freed next. Without this, a webhook that has read these changes would get a gap after a restart. The caller holds
+    /// the lock `writing`.
+    pub(crate) fn store_reached(&self, end: SequenceNumber) -> Result<()> {
+        let mut passed = Vec::new();
+        for (stream, found) in &*self.state.read() {
+            for (name, webhook) in &found.webhooks {
+                let stored = webhook.checkpoint.position();
+                if webhook.reached > stored && stored.sequence < end {
+                    passed.push((stream.clone(), name.clone(), webhook.reached));
+                }
+            }
+        }
+        for (stream, name, reached) in passed {
+            let checkpoint = self.checkpoint(reached);
+            // After an error the earlier checkpoint is used, which is also right if the new one is stored. To read the
+            // state again would lose the read positions.
+            self.try_put(&[row(&["delivered", &stream, &name], Some(&checkpoint))])?;
+            self.change_hook(&stream, &name, |webhook| webhook.checkpoint = checkpoint);
+        }
+        Ok(())
+    }
+
+    /// Returns true if a webhook is still reading the changes from before the start, and nothing prevents its deliveries.
+    pub(crate) fn is_catching_up(&self, webhook: &HookState) -> bool {
+        webhook.catches_up_to.is_some_and(|end| webhook.reached < end)
+            && !webhook.is_retrying
+            && webhook.failed < FAILED_MAX
+            && webhook.stored.pause.is_none()
+            && self.receiver(webhook).is_ok()
     }
 
     /// Returns true if a delivery that failed is still the next one of its webhook, with the same settings.
@@ -638,7 +753,7 @@ impl ChangeStreams {
     fn receiver(&self, webhook: &HookState) -> Result<(Target, WebhookSecret)> {
         let limits = self.sender()?.settings();
         let target = Target::parse(&webhook.stored.url, limits);
-        let target = target.map_err(|error| ChangesError::Forbidden(format!("url: {error}")))?;
+        let target = target.map_err(|error| wrong_address(&error))?;
         let secret = WebhookSecret::parse(&webhook.stored.secret);
         Ok((
             target,
@@ -722,6 +837,12 @@ impl Due {
     }
 }
 
+impl Drop for Replaying<'_> {
+    fn drop(&mut self) {
+        self.streams.replaying.lock().remove(&self.webhook);
+    }
+}
+
 fn failed_owner(stream: &str, name: &str) -> String {
     format!("{OWNER}/failed/{stream}/{name}")
 }
@@ -749,9 +870,28 @@ pub(crate) fn failed_count(engine: &Engine, stream: &str, name: &str) -> Result<
     Ok(engine.state_count(&failed_owner(stream, name))?)
 }
 
-/// Returns the rows of the failed deliveries of a webhook.
+/// Returns the rows of the failed deliveries of a webhook, in the order of their changes.
 fn failed_rows(engine: &Engine, stream: &str, name: &str) -> Result<Vec<StateRow>> {
-    Ok(engine.state_rows(&failed_owner(stream, name))?)
+    let mut rows = engine.state_rows(&failed_owner(stream, name))?;
+    // The rows are sorted by the texts of their ids, in which numbers have no leading zeros.
+    rows.sort_by_cached_key(|row| span_of(&row.name));
+    Ok(rows)
+}
+
+/// Returns the positions before and after the records of a delivery; `None` if the text is not the id of a delivery.
+fn span_of(id: &str) -> Option<(Position, Position)> {
+    let (from, next) = id.split_once('_')?;
+    Some((from.parse().ok()?, next.parse().ok()?))
+}
+
+/// Returns the error for an address that is not a valid target.
+fn wrong_address(error: &TargetError) -> ChangesError {
+    let message = format!("url: {error}");
+    match error {
+        TargetError::TooLong { actual } => over("number of bytes of a URL", URL_BYTES_MAX, *actual),
+        error if error.is_not_allowed() => ChangesError::Forbidden(message),
+        _ => ChangesError::Invalid(message),
+    }
 }
 
 fn failure_of(row: &StateRow) -> Result<StoredFailure> {

@@ -73,8 +73,8 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::OverLimit`] for more than [`PARTITIONS_MAX`] partitions, and [`ChangesError::Invalid`] for a
-    /// number that is not below `count`.
+    /// [`ChangesError::OverLimit`] for more than [`PARTITIONS_MAX`] partitions, and [`ChangesError::Invalid`] for no
+    /// partitions and for a number that is not below `count`.
     pub fn new(number: u16, count: u16) -> Result<Self, ChangesError> {
         if count > PARTITIONS_MAX {
             return Err(ChangesError::OverLimit {
@@ -83,10 +83,15 @@ impl Partition {
                 actual: count.into(),
             });
         }
+        if count == 0 {
+            return Err(ChangesError::Invalid(
+                "the number of partitions is 0; it must be at least 1".into(),
+            ));
+        }
         if number >= count {
             return Err(ChangesError::Invalid(format!(
                 "partition {number} does not exist; the partitions are 0 to {}",
-                count.saturating_sub(1)
+                count - 1
             )));
         }
         Ok(Self { number, count })

@@ -13,7 +13,7 @@ use tideline_openapi::change::StreamSettings;
 
 use crate::error::Result;
 use crate::position::{Partition, Position};
-use crate::record::{kind_of, write_drop, write_gap, write_record};
+use crate::record::{GapReason, kind_of, write_drop, write_gap, write_record};
 use crate::streams::{ChangeStreams, no_stream};
 
 /// Maximum number of records of a page.
@@ -56,7 +56,7 @@ impl ChangeStreams {
     /// Returns the changes of a partition of a stream from a position on; `None` = from the oldest change.
     ///
     /// `engine` is the database of these streams with the access of the reader: only changes that the reader may read
-    /// are returned.
+    /// are returned. A position before the creation of the stream begins with a gap.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl ChangeStreams {
             let found = state.get(stream).ok_or_else(|| no_stream(stream))?;
             (found.stored.settings.clone(), found.from())
         };
-        let from = self.check_reached(from.unwrap_or(oldest))?.max(oldest);
+        let from = self.check_reached(from.unwrap_or(oldest))?;
         let mut page = PageBuilder {
             streams: self,
             engine,
@@ -91,6 +91,9 @@ impl ChangeStreams {
             },
             bytes: 0,
         };
+        if from < oldest {
+            page.skip_changes_before_stream(oldest);
+        }
         let mut scanned = 0;
         while page.page.has_more && scanned < SCANNED_BYTES_MAX && !page.is_full() {
             if is_stopped() {
@@ -129,15 +132,37 @@ impl PageBuilder<'_> {
         self.page.records.len() >= self.limits.records || self.bytes >= self.limits.bytes
     }
 
+    /// Moves the position to the creation of the stream. The reader has not read the changes before, even if the journal
+    /// still has them for another stream.
+    fn skip_changes_before_stream(&mut self, created: Position) {
+        let from = self.page.next.sequence;
+        match self.streams.engine.changes_between(from, created.sequence) {
+            // Only numbers that a restart skipped are between the two positions.
+            0 => self.page.next = created,
+            _ => self.add_gap(created, GapReason::BeforeStream),
+        }
+    }
+
+    /// Adds a gap, and moves the position to its end.
+    fn add_gap(&mut self, end: Position, reason: GapReason) {
+        let mut record = Vec::new();
+        write_gap(self.page.next, end, reason, &mut record);
+        self.push(record);
+        self.page.next = end;
+        self.streams.counters.gaps.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Adds the records of entries, and moves the position to the end of the entries.
     fn add(&mut self, entries: &ChangeEntries) -> Result<()> {
         let start = Position::before(entries.from);
         if start > self.page.next {
-            let mut record = Vec::new();
-            write_gap(self.page.next, start, entries.is_damaged, &mut record);
-            self.push(record);
-            self.page.next = start;
-            self.streams.counters.gaps.fetch_add(1, Ordering::Relaxed);
+            self.add_gap(
+                start,
+                match entries.is_damaged {
+                    true => GapReason::Damaged,
+                    false => GapReason::Freed,
+                },
+            );
         }
         let mut decoder = self.engine.change_decoder();
         for entry in &entries.entries {

@@ -1,7 +1,9 @@
 //! Records of change streams as JSON.
 //!
-//! A record begins with the cursor after it, its table and its kind; a gap has no table. Points have the form of query
-//! results. Rows and messages have the form of reads, so a record can be written to another table without conversion.
+//! A record begins with the cursor after it, the sequence of its journal entry as `position`, its table and its kind; a
+//! gap has neither position nor table. Positions have the order of the writes, also in different partitions. Points have
+//! the form of query results. Rows and messages have the form of reads, so a record can be written to another table
+//! without conversion.
 
 use std::io::Write as _;
 
@@ -9,12 +11,12 @@ use serde_json::{Value, json};
 use tideline_engine::changes::{Change, TableChanges};
 use tideline_engine::model::feed::SOURCE;
 use tideline_engine::model::{TableModel, TimeRange, Timestamp};
-use tideline_engine::rows::{Effect, Mutation};
+use tideline_engine::rows::{CellValue, Effect, Mutation};
 use tideline_engine::watch::WatchedDelete;
 use tideline_engine::{Engine, WideTable};
 use tideline_message_feed::MessageEncoder;
 use tideline_message_feed::message::key_of;
-use tideline_message_feed::viewer::inbox_user;
+use tideline_message_feed::viewer::was_inbox;
 use tideline_openapi::change::ChangeKind;
 use tideline_openapi::query::{IntegerForm, TimeForm};
 use tideline_openapi::row::RowIntegers;
@@ -53,7 +55,8 @@ pub(crate) fn write_record(
     let table = changes.table.name();
     write!(
         out,
-        "{{\"cursor\":\"{after}\",\"table\":\"{table}\",\"kind\":{kind}"
+        "{{\"cursor\":\"{after}\",\"position\":\"{}\",\"table\":\"{table}\",\"kind\":{kind}",
+        after.sequence.0
     )
     .map_err(RowsError::from)?;
     match change {
@@ -93,14 +96,34 @@ pub(crate) fn write_record(
     Ok(())
 }
 
+/// Reason of a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GapReason {
+    /// The changes are not kept any more.
+    Freed,
+    /// The changes cannot be read.
+    Damaged,
+    /// The changes are older than the stream. The cursor belongs to another stream, or to an earlier one of this name.
+    BeforeStream,
+}
+
+impl GapReason {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Freed => "freed",
+            Self::Damaged => "damaged",
+            Self::BeforeStream => "before_stream",
+        }
+    }
+}
+
 /// Appends a gap: the record of changes that cannot be read. `after` is the position of the next readable change.
-pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: &mut Vec<u8>) {
-    let reason = if is_damaged { "damaged" } else { "freed" };
+pub(crate) fn write_gap(from: Position, after: Position, reason: GapReason, out: &mut Vec<u8>) {
     let record = json!({
         "cursor": after.to_string(),
         "kind": "gap",
         "from": from.to_string(),
-        "reason": reason,
+        "reason": reason.text(),
     });
     out.extend_from_slice(record.to_string().as_bytes());
 }
@@ -109,6 +132,7 @@ pub(crate) fn write_gap(from: Position, after: Position, is_damaged: bool, out: 
 pub(crate) fn write_drop(table: &str, after: Position, out: &mut Vec<u8>) {
     let record = json!({
         "cursor": after.to_string(),
+        "position": after.sequence.0.to_string(),
         "table": table,
         "kind": ChangeKind::Table,
         "op": "drop",
@@ -149,7 +173,8 @@ fn write_row(
         reason: format!("a journal entry: {reason}"),
     };
     let mutation = Mutation::decode(mutation).map_err(|error| damaged(&error))?;
-    let mutation = engine.with_stored_contents(table, key, mutation)?;
+    let mut mutation = engine.with_stored_contents(table, key, mutation)?;
+    let missing = take_missing(table, &mut mutation);
     let op = match mutation.effect {
         Effect::Replace => "put",
         Effect::Update => "update",
@@ -158,6 +183,9 @@ fn write_row(
     write_member("op", &Value::from(op), out);
     let time = Timestamp::from_nanos_clamped(mutation.time).to_rfc3339();
     write_member("time", &Value::from(time), out);
+    if !missing.is_empty() {
+        write_member("missing", &Value::from(missing), out);
+    }
     let is_feed = table.table().spec().model == TableModel::Feed;
     if is_feed {
         out.extend_from_slice(b",\"message\":");
@@ -168,14 +196,15 @@ fn write_row(
         };
         encoder.write_row(table, key, &mutation, None, out)?;
         let (source, _) = table.column(SOURCE);
-        if let Some(source) = mutation.column(&source).and_then(|column| column.newest()) {
+        let source = mutation.column(&source).and_then(|column| column.newest());
+        if let Some(source) = source {
             // The entry of an inbox refers to the message of this feed with the same sequence number.
             out.extend_from_slice(b",\"source\":");
             tideline_rows::value::write_plain(&source.value, RowIntegers::Number, out);
         }
         let (feed, _) = key_of(table, key)?;
-        if inbox_user(engine, table, feed)?.is_some() {
-            // A deleted entry has no columns, so it does not name its source.
+        // Only entries of inboxes name a source, but a deletion does not, because it has no columns.
+        if source.is_some() || was_inbox(engine, table, feed) {
             write_member("inbox", &Value::from(true), out);
         }
         return Ok(());
@@ -204,6 +233,25 @@ fn write_row(
         out.push(b']');
     }
     Ok(())
+}
+
+/// Removes the values that are no longer stored from a change, and returns the names of their columns. Only values that a
+/// write has stored outside of its row can be missing, after a later change has removed them from the row or the part
+/// was archived.
+fn take_missing(table: &WideTable, mutation: &mut Mutation<'_>) -> Vec<String> {
+    let mut missing = Vec::new();
+    for column in &mut mutation.columns {
+        let count = column.versions.len();
+        column
+            .versions
+            .retain(|version| !matches!(&version.value, CellValue::Large(value) if value.is_cut));
+        if column.versions.len() < count
+            && let Some(name) = table.name_of(&column.name)
+        {
+            missing.push(name.to_owned());
+        }
+    }
+    missing
 }
 
 /// Appends a bound of a range of stored keys: its leading key columns as far as they are complete, and its bytes in

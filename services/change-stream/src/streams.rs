@@ -3,7 +3,7 @@
 //! Their state is in rows of the server ([`Engine::put_state`]), with a copy in memory. A change is stored before the
 //! copy is changed, under one lock, so rows and copy agree. After an error of unknown outcome, the copy is read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use tideline_engine::Engine;
-use tideline_engine::model::{SequenceNumber, Timestamp};
+use tideline_engine::model::{SequenceNumber, TableName, Timestamp};
 use tideline_engine::state_table::StateRow;
 use tideline_openapi::change::{
     ChangeKind, Checkpoint, Group, GroupSettings, GroupStart, Stream, StreamSettings,
@@ -71,6 +71,8 @@ pub struct ChangeStreams {
     pub(crate) sender: Option<WebhookSender>,
     /// Changed when a webhook is created, changed, deleted or can continue.
     pub(crate) webhooks_changed: tokio::sync::watch::Sender<()>,
+    /// Webhooks whose failed deliveries are being replayed: stream and webhook.
+    pub(crate) replaying: Mutex<BTreeSet<(String, String)>>,
     pub(crate) state: RwLock<BTreeMap<String, StreamState>>,
     pub(crate) counters: Counters,
     /// Sequences of the newest journal entries, if they hold only state of change streams. A checkpoint without entries
@@ -84,6 +86,8 @@ pub(crate) struct Counters {
     pub(crate) records: AtomicU64,
     pub(crate) gaps: AtomicU64,
     pub(crate) kept_bytes: AtomicU64,
+    /// Sequence below which a position has most of the bytes that may be kept after it.
+    pub(crate) risk_before: AtomicU64,
     /// Number of times that changes were freed although a group or webhook still held them.
     pub(crate) overruns: AtomicU64,
     /// Requests of webhooks that were accepted.
@@ -160,7 +164,8 @@ pub struct ChangeSummary {
     pub streams: u64,
     /// Number of consumer groups.
     pub groups: u64,
-    /// Largest number of journal entries between the checkpoint of a group or webhook and the newest change.
+    /// Largest number of journal entries between the checkpoint of a group, or the position up to which a webhook has
+    /// read, and the newest change.
     pub lag_max: u64,
     /// Bytes of the journal that are kept only for change streams.
     pub kept_bytes: u64,
@@ -210,6 +215,7 @@ impl ChangeStreams {
             writing: Mutex::default(),
             sender,
             webhooks_changed: tokio::sync::watch::Sender::new(()),
+            replaying: Mutex::default(),
             state: RwLock::new(state),
             counters: Counters::default(),
             own_entries: Mutex::new(SequenceNumber(0)..SequenceNumber(0)),
@@ -229,8 +235,9 @@ impl ChangeStreams {
     ///
     /// # Errors
     ///
-    /// [`ChangesError::Invalid`] for an invalid name or setting, [`ChangesError::OverLimit`] for too many streams or
-    /// tables, the errors of `admit`, and the errors of [`Engine::put_state`].
+    /// [`ChangesError::Invalid`] for an invalid name or setting, and for the users of a feed table without this table;
+    /// [`ChangesError::OverLimit`] for too many streams or tables; the errors of `admit`, and the errors of
+    /// [`Engine::put_state`].
     pub fn put_stream(&self, name: &str, settings: &StreamSettings, admit: &Admit<'_>) -> Result<Stream> {
         check_name("stream", name)?;
         if settings.tables.len() > TABLES_MAX {
@@ -240,6 +247,11 @@ impl ChangeStreams {
                 settings.tables.len(),
             ));
         }
+        settings
+            .tables
+            .iter()
+            .try_for_each(|pattern| check_pattern(pattern))?;
+        self.check_owners(settings)?;
         let _writing = self.writing.lock();
         let known = self.state.read().get(name).map(|stream| stream.stored.clone());
         let count = self.state.read().len();
@@ -487,8 +499,8 @@ impl ChangeStreams {
         let webhooks = || state.values().flat_map(|stream| stream.webhooks.values());
         let positions = groups()
             .flat_map(|group| &group.checkpoints)
-            .chain(webhooks().map(|webhook| &webhook.checkpoint))
-            .map(StoredCheckpoint::position);
+            .map(StoredCheckpoint::position)
+            .chain(webhooks().map(|webhook| webhook.reached));
         let lag = positions.map(|position| self.lag_of(position));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ChangeSummary {
@@ -526,6 +538,22 @@ impl ChangeStreams {
         groups
             .map(|(stream, name, group)| (format!("{stream}/{name}"), lag(group)))
             .collect()
+    }
+
+    /// Checks that the stream also has the feed table of each table of users that it names. The stream would have no
+    /// change of the users otherwise.
+    fn check_owners(&self, settings: &StreamSettings) -> Result<()> {
+        for table in &settings.tables {
+            if let Some(owner) = self.engine.owner_of_users(table)
+                && !Self::has_table(settings, owner.as_str())
+            {
+                return Err(ChangesError::Invalid(format!(
+                    "tables: {table} holds the users of the feed table {owner}, and a stream has their changes only together \
+                     with those of the feed table; add {owner}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Returns true if a stream has the changes of a table.
@@ -645,25 +673,27 @@ impl ChangeStreams {
 
     /// Stores rows. The outcome of an error can be unknown, so the state is read again after an error.
     pub(crate) fn put(&self, rows: &[StateRow]) -> Result<()> {
-        let before = self.engine.changes_end();
-        match self.engine.put_state(OWNER, rows) {
-            Ok(None) => Ok(()),
-            Ok(Some(sequence)) => {
-                let mut own = self.own_entries.lock();
-                let follows = before == sequence && own.end == sequence;
-                *own = if follows { own.start } else { sequence }..SequenceNumber(sequence.0 + 1);
-                Ok(())
-            }
-            Err(error) => {
-                match read_state(&self.engine) {
-                    Ok(state) => *self.state.write() = state,
-                    Err(error) => {
-                        tracing::warn!(%error, "the state of change streams could not be read again");
-                    }
+        let stored = self.try_put(rows);
+        if stored.is_err() {
+            match read_state(&self.engine) {
+                Ok(state) => *self.state.write() = state,
+                Err(error) => {
+                    tracing::warn!(%error, "the state of change streams could not be read again");
                 }
-                Err(error.into())
             }
         }
+        stored
+    }
+
+    /// Stores rows. After an error, it is unknown whether they are stored, and the state is not read again.
+    pub(crate) fn try_put(&self, rows: &[StateRow]) -> Result<()> {
+        let before = self.engine.changes_end();
+        if let Some(sequence) = self.engine.put_state(OWNER, rows)? {
+            let mut own = self.own_entries.lock();
+            let follows = before == sequence && own.end == sequence;
+            *own = if follows { own.start } else { sequence }..SequenceNumber(sequence.0 + 1);
+        }
+        Ok(())
     }
 }
 
@@ -738,6 +768,7 @@ fn read_state(engine: &Engine) -> Result<BTreeMap<String, StreamState>> {
     for (stream, found) in &mut state {
         for (name, webhook) in &mut found.webhooks {
             webhook.failed = failed_count(engine, stream, name)?;
+            webhook.catches_up_to = Some(Position::before(engine.changes_end()));
         }
     }
     Ok(state)
@@ -803,13 +834,34 @@ pub(crate) fn over(what: &'static str, limit: usize, actual: usize) -> ChangesEr
     }
 }
 
-/// Checks the name of a stream, group or webhook: 1 to 64 letters, digits, dots, dashes and underscores.
+/// Checks a name of a table, or a prefix of names that ends with `*`.
+fn check_pattern(pattern: &str) -> Result<()> {
+    let prefix = pattern.strip_suffix('*');
+    if prefix == Some("") {
+        return Ok(());
+    }
+    match TableName::new(prefix.unwrap_or(pattern)) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let shown: String = pattern.chars().take(80).collect();
+            Err(ChangesError::Invalid(format!(
+                "tables: {shown:?} is neither the name of a table nor a prefix that ends with `*`; a name has 1 to 64 \
+                 characters of a-z, 0-9, _ and -"
+            )))
+        }
+    }
+}
+
+/// Checks the name of a stream, group or webhook: 1 to 64 letters, digits, dots, dashes and underscores, but not a dot or
+/// two dots alone, which clients remove from paths.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) {
+    let is_relative = matches!(name, "." | "..");
+    match (1..=64).contains(&name.len()) && name.bytes().all(is_valid) && !is_relative {
         true => Ok(()),
         false => Err(ChangesError::Invalid(format!(
-            "the name {name:?} of a {what} is not valid; use 1 to 64 letters, digits, dots, dashes and underscores"
+            "the name {name:?} of a {what} is not valid; use 1 to 64 letters, digits, dots, dashes and underscores, but \
+             not `.` or `..`"
         ))),
     }
 }

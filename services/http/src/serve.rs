@@ -39,6 +39,12 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which the times of the last use of tokens are stored.
 const USES_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Longest time for which a stop waits until these times are stored.
+const LAST_USES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest time for which a stop waits until the positions of webhooks are stored.
+const POSITIONS_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Interval at which requests end whose secret was replaced by a rotation and is not valid any more.
 const SECRETS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -143,6 +149,8 @@ pub async fn serve(
         shutdown,
     )
     .await;
+    // At the same time, because the stop waits for both.
+    tokio::join!(keep_last_uses(&app), store_webhook_positions(&app));
     app.audit.close().await;
     served
 }
@@ -175,6 +183,41 @@ fn keep_uses(app: &App) {
             message = failure.message,
             "the times of the last use of tokens could not be stored; it is retried"
         );
+    }
+}
+
+/// Stores the times of the last use of tokens before the server stops. The stop waits for a short time only, because the
+/// times are not worth more.
+async fn keep_last_uses(app: &App) {
+    let kept = app.clone();
+    let storing = spawn_blocking(move || kept.tokens.keep_last_uses());
+    match tokio::time::timeout(LAST_USES_TIMEOUT, storing).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(failure))) => tracing::debug!(
+            message = failure.message,
+            "the times of the last use of tokens could not be stored before the stop"
+        ),
+        Ok(Err(panicked)) => {
+            tracing::error!(%panicked, "storing the times of the last use of tokens panicked");
+        }
+        Err(_) => {
+            tracing::debug!("the times of the last use of tokens were not stored in time before the stop");
+        }
+    }
+}
+
+/// Stores the positions up to which webhooks have read, before the server stops. Without this, they read some changes again
+/// after the next start, so the stop waits for a short time only.
+async fn store_webhook_positions(app: &App) {
+    let streams = Arc::clone(&app.change_streams);
+    let storing = spawn_blocking(move || streams.store_positions());
+    match tokio::time::timeout(POSITIONS_TIMEOUT, storing).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => {
+            tracing::warn!(%error, "the positions of webhooks could not be stored before the stop");
+        }
+        Ok(Err(panicked)) => tracing::error!(%panicked, "storing the positions of webhooks panicked"),
+        Err(_) => tracing::warn!("the positions of webhooks were not stored in time before the stop"),
     }
 }
 

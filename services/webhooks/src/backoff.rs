@@ -16,7 +16,8 @@ pub struct Backoff {
     pub cap: Duration,
     /// Maximum number of attempts, including the first.
     pub attempts_max: u32,
-    /// Time since the first attempt after which no attempt starts.
+    /// Time since the first attempt after which no attempt starts. The last attempt is made at its end, unless the
+    /// previous one was less than 1 s before.
     pub give_up_after: Duration,
 }
 
@@ -38,11 +39,11 @@ impl Backoff {
     ///
     /// - `failed` is the number of attempts that have failed, at least 1.
     /// - `elapsed` is the time since the first attempt.
-    /// - `retry_after` is the delay that the receiver requested. The result is not shorter.
+    /// - `retry_after` is the delay that the receiver requested. The result is not shorter, except for the last attempt.
     /// - `random` is uniformly distributed over all values of its type.
     ///
     /// Without `retry_after`, the delay is uniformly distributed from 1 s to the maximum: `first` × 2^(`failed` − 1),
-    /// at most `cap`, at least 1 s.
+    /// at most `cap`, at least 1 s. A delay that ends after `give_up_after` is shortened to the remaining time.
     pub fn next_delay(
         &self,
         failed: u32,
@@ -50,15 +51,16 @@ impl Backoff {
         retry_after: Option<Duration>,
         random: u64,
     ) -> Option<Duration> {
-        if failed >= self.attempts_max {
+        let remaining = self.give_up_after.checked_sub(elapsed)?;
+        if failed >= self.attempts_max || remaining < DELAY_MIN {
             return None;
         }
         let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         let longest = self.first.saturating_mul(factor).min(self.cap).max(DELAY_MIN);
         let delay = DELAY_MIN + scaled(longest - DELAY_MIN, random);
         let delay = delay.max(retry_after.unwrap_or(Duration::ZERO));
-        let next = elapsed.checked_add(delay)?;
-        (next <= self.give_up_after).then_some(delay)
+        // The receiver may work again at the end of the time.
+        Some(delay.min(remaining))
     }
 }
 

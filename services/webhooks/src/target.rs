@@ -11,7 +11,7 @@ use url::{Host, Url};
 use crate::WebhookSettings;
 
 /// Maximum length of an address in bytes.
-const URL_BYTES_MAX: usize = 2048;
+pub const URL_BYTES_MAX: usize = 2048;
 
 /// Address of a receiver that the settings allow. Its name has not been resolved.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,6 +83,25 @@ pub enum TargetError {
         /// IP address in the text.
         address: IpAddr,
     },
+}
+
+impl TargetError {
+    /// Returns true if other settings of the operator could allow the address; false if it is never allowed.
+    pub fn is_not_allowed(&self) -> bool {
+        match self {
+            Self::Off | Self::PlainHttp | Self::HostNotAllowed { .. } | Self::AddressNotAllowed { .. } => {
+                true
+            }
+            Self::TooLong { .. }
+            | Self::Spaces
+            | Self::NotAUrl { .. }
+            | Self::Scheme { .. }
+            | Self::UserInfo
+            | Self::Fragment
+            | Self::PortZero
+            | Self::TrailingDot { .. } => false,
+        }
+    }
 }
 
 impl Target {

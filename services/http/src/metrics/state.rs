@@ -152,7 +152,8 @@ fn changes(figures: &mut Figures<'_>, summary: &ChangeSummary) -> fmt::Result {
     )?;
     figures.gauge(
         "change_lag_max",
-        "Largest number of journal entries between the checkpoint of a consumer group and the newest change",
+        "Largest number of journal entries between the checkpoint of a consumer group, or the position up to which a \
+         webhook has read, and the newest change",
         summary.lag_max as f64,
     )?;
     figures.gauge(

@@ -31,7 +31,7 @@ use utoipa_axum::routes;
 use crate::app::{App, Waiting, blocking};
 use crate::audit_detail;
 use crate::context::{RequestId, current_client};
-use crate::extract::{Json as JsonBody, Path, Query};
+use crate::extract::{Json as JsonBody, NoQuery, Path, Query};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::resources::feeds::raw;
@@ -81,9 +81,9 @@ struct GroupPath {
     get, path = "/v1/changes", tag = "changes", operation_id = "list_change_streams",
     responses((status = 200, description = "All change streams", body = StreamList), Failures)
 )]
-async fn list(app: Grant, id: RequestId) -> Result<Json<StreamList>> {
+async fn list(app: Grant, id: RequestId, _: NoQuery) -> Result<Json<StreamList>> {
     let mut streams = with_streams(&app, |streams| streams.all()).await?;
-    streams.retain(|stream| app.access.check_names(&stream.tables).is_ok());
+    streams.retain(|stream| app.has_names(&stream.tables));
     streams.iter_mut().for_each(|stream| hide_groups(&app, stream));
     // These figures of the whole server depend on the writes to all tables.
     let is_everything = app.access.principal().scope().is_everything();
@@ -115,9 +115,10 @@ async fn put(
     app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
+    _: NoQuery,
     JsonBody(settings): JsonBody<StreamSettings>,
 ) -> Result<Json<StreamDetail>> {
-    app.access.check_patterns(&settings.tables)?;
+    app.check_stream_tables(&settings.tables)?;
     app.note_detail(audit_detail::members(&settings));
     let tenant = app.access.principal().tenant().cloned();
     let (access, of_name) = (app.access.clone(), stream.clone());
@@ -147,6 +148,7 @@ async fn get(
     app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
+    _: NoQuery,
 ) -> Result<Json<StreamDetail>> {
     let mut stream = with_streams(&app, move |streams| streams.stream(&stream)).await?;
     hide_groups(&app, &mut stream);
@@ -163,7 +165,7 @@ async fn get(
     params(StreamPath),
     responses((status = 204, description = "The stream does not exist any more"), Failures)
 )]
-async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Result<StatusCode> {
+async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>, _: NoQuery) -> Result<StatusCode> {
     change_of(&app, stream, |streams, stream| streams.delete_stream(stream)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -171,9 +173,9 @@ async fn delete(app: Grant, Path(StreamPath { stream }): Path<StreamPath>) -> Re
 /// Read the changes of a stream after a cursor
 ///
 /// Only changes on stable storage are returned. All changes of a key are in one partition, in the order of the
-/// writes. A deletion of a range of keys is in every partition. A record of the kind `gap` replaces changes that
-/// are not kept any more or cannot be read. A token that is restricted to models or timelines gets only the changes
-/// of these; cursors also count the other changes.
+/// writes. A deletion of a range of keys of several partitions of rows is in every partition. A record of the kind
+/// `gap` replaces changes that are not kept any more or cannot be read. A token that is restricted to models or
+/// timelines gets only the changes of these; cursors also count the other changes.
 #[utoipa::path(
     security(("token" = ["read", "timelines"])),
     get, path = "/v1/changes/{stream}/records", tag = "changes", operation_id = "read_changes",
@@ -210,6 +212,7 @@ async fn list_groups(
     app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
+    _: NoQuery,
 ) -> Result<Json<GroupList>> {
     app.check_stream(&stream, false)?;
     let groups = with_streams(&app, move |streams| streams.groups(&stream)).await?;
@@ -232,6 +235,7 @@ async fn put_group(
     app: Grant,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
+    _: NoQuery,
     JsonBody(settings): JsonBody<GroupSettings>,
 ) -> Result<Json<GroupDetail>> {
     let group = change_of(&app, stream, move |streams, stream| {
@@ -255,6 +259,7 @@ async fn get_group(
     app: Grant,
     id: RequestId,
     Path(GroupPath { stream, group }): Path<GroupPath>,
+    _: NoQuery,
 ) -> Result<Json<GroupDetail>> {
     let group = with_streams(&app, move |streams| streams.group(&stream, &group)).await?;
     Ok(Json(GroupDetail {
@@ -270,7 +275,11 @@ async fn get_group(
     params(GroupPath),
     responses((status = 204, description = "The group does not exist any more"), Failures)
 )]
-async fn delete_group(app: Grant, Path(GroupPath { stream, group }): Path<GroupPath>) -> Result<StatusCode> {
+async fn delete_group(
+    app: Grant,
+    Path(GroupPath { stream, group }): Path<GroupPath>,
+    _: NoQuery,
+) -> Result<StatusCode> {
     change_of(&app, stream, move |streams, stream| {
         streams.delete_group(stream, &group)
     })
@@ -321,6 +330,7 @@ async fn group_records(
 async fn confirm(
     app: Grant,
     Path(GroupPath { stream, group }): Path<GroupPath>,
+    _: NoQuery,
     JsonBody(request): JsonBody<ConfirmChanges>,
 ) -> Result<Json<Checkpoint>> {
     // A missing stream is reported before an invalid cursor.

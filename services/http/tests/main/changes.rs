@@ -288,6 +288,18 @@ fn records_of_inbox_entries_are_marked() {
     let (entry, own) = (json!(["put", true, room]), json!(["put", true, null]));
     assert_eq!(of(&ann), [entry.clone(), own], "{records:#?}");
     assert_eq!(of(&bea), [entry, json!(["delete", true, null])], "{records:#?}");
+
+    // The earlier records do not change when an inbox is deleted.
+    let entries = |records: &[Value]| -> Vec<Value> {
+        let entries = records.iter().filter(|record| record["message"]["feed"] == bea);
+        entries
+            .map(|record| json!([record["op"], record.get("inbox")]))
+            .collect()
+    };
+    let before = entries(&records);
+    delete(&server, &format!("{feeds}/inbox,user=bea"));
+    let (records, _) = read_all(&server, "all", "", 1_000);
+    assert_eq!(entries(&records)[..2], before[..], "{records:#?}");
 }
 
 #[test]
@@ -419,6 +431,39 @@ fn partitions_share_the_changes_and_keep_the_order_of_each_key() {
     }
 }
 
+/// A deletion of the rows of one customer is only in the partition of this customer. Other deletions are in all
+/// partitions, and their positions show which rows they deleted.
+#[test]
+fn deletions_of_ranges_have_the_order_of_the_rows_in_all_partitions() {
+    let server = start();
+    write_order(&server, "acme", 1, "new");
+    let delete = |body: Value| post(&server, "/v1/tables/orders/rows/delete", &body).expect(200);
+    delete(json!({"prefix": {"customer": "acme"}}));
+    write_order(&server, "acme", 1, "again");
+    let deleted = delete(json!({"allow_all": true}));
+    write_order(&server, "acme", 1, "last");
+    let of_partition = |number: u16| {
+        let query = format!("&partition={number}&partitions=2");
+        read_all(&server, "all", &query, 1_000).0
+    };
+    let mut partitions = [of_partition(0), of_partition(1)];
+    partitions.sort_by_key(Vec::len);
+    let [other, own] = &partitions;
+    assert_eq!(kinds(other), ["rows_deleted"], "{other:?}");
+    assert_eq!(
+        kinds(own),
+        ["row", "rows_deleted", "row", "rows_deleted", "row"],
+        "{own:?}"
+    );
+    let position = |record: &Value| -> u64 {
+        let text = record["position"].as_str().expect("a position");
+        text.parse().expect("a number")
+    };
+    assert!(own.windows(2).all(|pair| position(&pair[0]) < position(&pair[1])));
+    assert_eq!(other[0]["position"], own[3]["position"]);
+    assert_eq!(other[0]["position"], deleted["position"]);
+}
+
 #[test]
 fn a_checkpoint_moves_back_only_on_request() {
     let server = start();
@@ -501,6 +546,73 @@ fn freed_changes_are_an_explicit_gap() {
         (&begin, &json!("freed"))
     );
     assert_eq!(records[1]["columns"]["state"], "late");
+}
+
+/// The cursor of a deleted stream, or of another stream, can be older than a stream.
+#[test]
+fn changes_before_the_creation_of_a_stream_are_an_explicit_gap() {
+    let server = start();
+    put(&server, "/v1/changes/rows", &json!({"tables": ["orders"]})).expect(200);
+    write_order(&server, "acme", 1, "read");
+    let (_, cursor) = read_all(&server, "rows", "", 10);
+    write_order(&server, "acme", 2, "not read");
+    delete(&server, "/v1/changes/rows");
+    write_order(&server, "acme", 3, "without a stream");
+    put(&server, "/v1/changes/rows", &json!({"tables": ["orders"]})).expect(200);
+    let oldest = server.get("/v1/changes/rows").expect(200)["oldest"].clone();
+    write_order(&server, "acme", 4, "new");
+    let from = json!({"from": cursor});
+    put(&server, "/v1/changes/rows/groups/copy", &from).expect(200);
+    for path in [
+        format!("/v1/changes/rows/records?cursor={cursor}"),
+        "/v1/changes/rows/groups/copy/records".to_owned(),
+    ] {
+        let page = server.get(&path).expect(200);
+        let records = page["records"].as_array().expect("a list");
+        assert_eq!(kinds(records), ["gap", "row"], "{path}: {records:?}");
+        let gap = json!({"cursor": oldest, "kind": "gap", "from": cursor, "reason": "before_stream"});
+        assert_eq!(records[0], gap, "{path}");
+        assert_eq!(records[1]["key"]["number"], 4, "{path}");
+        // A page can end after the gap, and the next one has no gap.
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let first = server.get(&format!("{path}{separator}limit=1")).expect(200);
+        assert_eq!(first["next"], oldest, "{path}");
+        assert_eq!(first["has_more"], true, "{path}");
+    }
+    let oldest = oldest.as_str().expect("a cursor");
+    let page = server
+        .get(&format!("/v1/changes/rows/records?cursor={oldest}"))
+        .expect(200);
+    assert_eq!(kinds(page["records"].as_array().expect("a list")), ["row"]);
+    assert_eq!(kinds(&read_all(&server, "rows", "", 10).0), ["row"]);
+}
+
+/// A group that has confirmed its changes is not the reason why the journal is kept.
+#[test]
+fn ready_names_only_groups_that_have_not_confirmed_the_kept_changes() {
+    let settings = HttpSettings {
+        changes: ChangeSettings {
+            bytes_max: 100_000,
+            ..ChangeSettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    let server = start_with(settings);
+    let group = json!({"from": "oldest", "hold": true});
+    put(&server, "/v1/changes/all/groups/slow", &group).expect(200);
+    let reasons = || server.get("/ready").expect(200)["reasons"].to_string();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut number = 0;
+    while !reasons().contains("slow") {
+        assert!(Instant::now() < deadline, "most of the bytes are not confirmed");
+        write_order(&server, "acme", number, &"x".repeat(1_000));
+        server.engine.seal().expect("flushed");
+        number += 1;
+    }
+    let end = server.get("/v1/changes/all").expect(200)["end"].clone();
+    let confirmed = json!({"partition": 0, "cursor": end});
+    post(&server, "/v1/changes/all/groups/slow/checkpoints", &confirmed).expect(200);
+    assert!(!reasons().contains("slow"));
 }
 
 #[test]
@@ -664,7 +776,7 @@ fn wrong_requests_are_refused() {
             put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 0})),
             400,
             "invalid",
-            "partition",
+            "at least 1",
         ),
         (
             put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 257})),
@@ -721,9 +833,56 @@ fn wrong_requests_are_refused() {
             "invalid",
             "5m",
         ),
+        (
+            put(&server, "/v1/changes/a", &json!({"tables": ["a*b"]})),
+            400,
+            "invalid",
+            "a*b",
+        ),
+        (
+            put(&server, "/v1/changes/a", &json!({"tables": [""]})),
+            400,
+            "invalid",
+            "name of a table",
+        ),
+        (
+            put(
+                &server,
+                "/v1/changes/a",
+                &json!({"tables": [format!("{}*", "a".repeat(65))]}),
+            ),
+            400,
+            "invalid",
+            "64",
+        ),
+        (
+            put(&server, "/v1/changes/..", &json!({})),
+            400,
+            "invalid",
+            "not valid",
+        ),
     ];
     for (response, status, code, said) in &cases {
         refused(response, *status, code, said);
+    }
+    put(
+        &server,
+        "/v1/changes/a",
+        &json!({"tables": ["*", "a*", "default"]}),
+    )
+    .expect(200);
+    for (method, path) in [
+        ("GET", "/v1/changes"),
+        ("GET", "/v1/changes/all"),
+        ("PUT", "/v1/changes/all"),
+        ("DELETE", "/v1/changes/all"),
+        ("GET", "/v1/changes/all/records"),
+        ("GET", "/v1/changes/all/groups"),
+        ("PUT", "/v1/changes/all/groups/g"),
+        ("GET", "/v1/changes/all/webhooks"),
+    ] {
+        let response = server.json(method, &format!("{path}?as=ann"), "{}");
+        refused(&response, 400, "invalid", "as");
     }
     // The table with the state is not listed, and requests neither read nor change it.
     put(&server, "/v1/changes/all/groups/g", &json!({"partitions": 2})).expect(200);

@@ -286,13 +286,19 @@ impl Copy {
                 continue;
             }
             if columns["event"] == "delete" {
-                // The event of the deletion contains the data that is needed to repeat the message: its id and
-                // its lists.
+                // The event of the deletion contains the data that is needed to repeat the message: its sender, its
+                // id and its lists.
                 let mut deleted = row.clone();
                 let target = number(&columns["target"]);
                 deleted["key"]["sequence"] = json!(target);
                 for name in ["event", "target", "sender"] {
                     deleted["columns"].as_object_mut().expect("columns").remove(name);
+                }
+                if let Some(sender) = columns["target_sender"]
+                    .as_str()
+                    .filter(|sender| !sender.is_empty())
+                {
+                    deleted["columns"]["sender"] = json!(sender);
                 }
                 entries.insert(target, Entry::Message(deleted));
             }
@@ -557,6 +563,7 @@ fn message_of(row: &Value) -> Value {
             "sender" | "id" | "event" | "target" | "mentions" | "to" | "except" | "recalled" | "edited" => {
                 message[name] = value.clone();
             }
+            "target_sender" => {}
             "cleared" => {
                 for name in value.as_array().expect("names") {
                     columns[name.as_str().expect("a name")] = Value::Null;

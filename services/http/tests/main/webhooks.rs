@@ -3,13 +3,14 @@
 //! The receivers are real HTTP servers on loopback, which the settings allow as a listed network.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tideline_http::{ChangeSettings, HttpSettings, WebhookSettings};
+use tideline_change_stream::Position;
+use tideline_http::{Backoff, ChangeSettings, HttpSettings, WebhookSettings};
 
 use crate::client::{Response, Server};
 
@@ -24,6 +25,39 @@ struct Received {
     body: Value,
 }
 
+/// Reads a request; `None` if it is incomplete.
+fn read_request(stream: &mut TcpStream) -> Option<Received> {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("ASCII").to_ascii_lowercase();
+    let header = |name: &str| {
+        let line = head
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.unwrap_or_default().to_owned()
+    };
+    let mut body = vec![0; header("content-length").parse().expect("a length")];
+    stream.read_exact(&mut body).expect("a body");
+    Some(Received {
+        id: header("webhook-id"),
+        has_signature: header("webhook-signature").starts_with("v1,"),
+        body: serde_json::from_slice(&body).expect("JSON"),
+    })
+}
+
+/// Sends a response. A response with status 429 asks for two minutes without requests.
+fn respond(stream: &mut TcpStream, status: u16) {
+    let wait = if status == 429 { "retry-after: 120\r\n" } else { "" };
+    let response =
+        format!("HTTP/1.1 {status} status\r\n{wait}content-length: 0\r\nconnection: close\r\n\r\n");
+    stream.write_all(response.as_bytes()).expect("a response");
+}
+
 /// Starts a receiver that responds with these statuses, then with 200. It ends after `count` requests.
 fn receiver(statuses: &'static [u16], count: usize) -> (u16, Receiver<Received>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -34,33 +68,10 @@ fn receiver(statuses: &'static [u16], count: usize) -> (u16, Receiver<Received>)
             let Ok((mut stream, _)) = listener.accept() else {
                 return;
             };
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") {
-                if stream.read_exact(&mut byte).is_err() {
-                    return;
-                }
-                head.push(byte[0]);
-            }
-            let head = String::from_utf8(head).expect("ASCII").to_ascii_lowercase();
-            let header = |name: &str| {
-                let line = head
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-                line.unwrap_or_default().to_owned()
+            let Some(received) = read_request(&mut stream) else {
+                return;
             };
-            let mut body = vec![0; header("content-length").parse().expect("a length")];
-            stream.read_exact(&mut body).expect("a body");
-            let status = statuses.get(number).copied().unwrap_or(200);
-            let response =
-                format!("HTTP/1.1 {status} status\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            stream.write_all(response.as_bytes()).expect("a response");
-            let received = Received {
-                id: header("webhook-id"),
-                has_signature: header("webhook-signature").starts_with("v1,"),
-                body: serde_json::from_slice(&body).expect("JSON"),
-            };
+            respond(&mut stream, statuses.get(number).copied().unwrap_or(200));
             if sender.send(received).is_err() {
                 return;
             }
@@ -92,7 +103,11 @@ fn post(server: &Server, path: &str, body: &Value) -> Response {
 }
 
 fn start() -> Server {
-    let server = Server::with(settings());
+    start_with(settings())
+}
+
+fn start_with(settings: HttpSettings) -> Server {
+    let server = Server::with(settings);
     let wide = json!({"key": [{"name": "id", "type": "string"}]});
     post(
         &server,
@@ -119,6 +134,13 @@ fn ids(received: &Received) -> Vec<&str> {
     records
         .map(|record| record["key"]["id"].as_str().expect("an id"))
         .collect()
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let text = server.get("/metrics").text();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).expect("a metric")
 }
 
 /// Waits until a member of the webhook has a value.
@@ -213,6 +235,38 @@ fn what_is_refused_for_good_is_kept_replayed_or_discarded() {
     assert!(metrics.contains("tideline_webhook_failed_total 2"), "{metrics}");
 }
 
+/// The ids of the deliveries have numbers of different lengths, so their order as texts is another one.
+#[test]
+fn a_replay_has_the_order_of_the_changes_and_ends_the_error() {
+    let server = start();
+    let (port, received) = receiver(&[400; 40], 80);
+    create_hook(&server, port, 1);
+    let keys: Vec<String> = (0..40).map(|number| format!("{number:02}")).collect();
+    let rows: Vec<Value> = keys
+        .iter()
+        .map(|id| json!({"op": "put", "key": {"id": id}, "columns": {"n": 1}}))
+        .collect();
+    post(&server, "/v1/tables/orders/rows", &json!({"rows": rows})).expect(200);
+    await_state(&server, "failed", &json!(40));
+    let order = || -> Vec<String> {
+        (0..40)
+            .map(|_| ids(&received.recv_timeout(PATIENCE).expect("a delivery"))[0].to_owned())
+            .collect()
+    };
+    assert_eq!(order(), keys);
+    assert!(server.get(HOOK).expect(200)["error"].is_string());
+
+    let replayed = post(&server, &format!("{HOOK}/replay"), &json!({})).expect(200);
+    assert_eq!(replayed["delivered"], 40);
+    assert_eq!(order(), keys);
+    let hook = server.get(HOOK).expect(200);
+    assert_eq!(
+        (&hook["failed"], &hook["error"]),
+        (&json!(0), &Value::Null),
+        "{hook}"
+    );
+}
+
 #[test]
 fn a_webhook_that_has_stopped_is_reported() {
     let server = start();
@@ -244,6 +298,148 @@ fn a_webhook_that_has_stopped_is_reported() {
         received
             .recv_timeout(PATIENCE)
             .expect("the other deliveries follow");
+    }
+}
+
+/// The receiver asks for more time than the delivery has left.
+#[test]
+fn the_last_attempt_of_a_delivery_is_at_the_end_of_its_time() {
+    let mut settings = settings();
+    settings.changes.backoff = Backoff {
+        give_up_after: Duration::from_secs(2),
+        ..Backoff::default()
+    };
+    let server = start_with(settings);
+    let (port, received) = receiver(&[429], 2);
+    create_hook(&server, port, 1);
+    write_row(&server, "a");
+    for _ in 0..2 {
+        assert_eq!(ids(&received.recv_timeout(PATIENCE).expect("a delivery")), ["a"]);
+    }
+    await_state(&server, "state", &json!("active"));
+    assert_eq!(server.get(HOOK).expect(200)["failed"], 0);
+
+    let (port, received) = receiver(&[429, 429], 2);
+    create_hook(&server, port, 1);
+    write_row(&server, "b");
+    await_state(&server, "failed", &json!(1));
+    let failed = server.get(&format!("{HOOK}/failed")).expect(200);
+    assert_eq!(failed["failed"][0]["attempts"], 2, "{failed}");
+    assert_eq!(received.iter().count(), 2);
+}
+
+#[test]
+fn a_receiver_that_is_gone_ends_a_replay_and_pauses_its_webhook() {
+    let server = start();
+    let (port, received) = receiver(&[400, 400, 410], 5);
+    let next = || received.recv_timeout(PATIENCE).expect("a delivery");
+    create_hook(&server, port, 1);
+    for id in ["a", "b"] {
+        write_row(&server, id);
+        assert_eq!(ids(&next()), [id]);
+    }
+    await_state(&server, "failed", &json!(2));
+    let replayed = post(&server, &format!("{HOOK}/replay"), &json!({})).expect(200);
+    assert_eq!(replayed["delivered"], 0, "{replayed}");
+    assert_eq!(
+        replayed["failed"].as_array().map(Vec::len),
+        Some(1),
+        "the other is not sent: {replayed}"
+    );
+    assert_eq!(ids(&next()), ["a"]);
+    let hook = server.get(HOOK).expect(200);
+    assert_eq!((&hook["state"], &hook["failed"]), (&json!("paused"), &json!(2)));
+    let reason = hook["pause"]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("410"), "{reason}");
+    assert!(received.try_recv().is_err(), "nothing more is sent");
+
+    post(&server, &format!("{HOOK}/resume"), &json!({})).expect(200);
+    let replayed = post(&server, &format!("{HOOK}/replay"), &json!({})).expect(200);
+    assert_eq!(replayed["delivered"], 2, "{replayed}");
+    assert_eq!((ids(&next()), ids(&next())), (vec!["a"], vec!["b"]));
+    await_state(&server, "state", &json!("active"));
+}
+
+#[test]
+fn a_webhook_has_one_replay_at_a_time() {
+    let server = start();
+    let (port, received) = receiver(&[400], 1);
+    create_hook(&server, port, 1);
+    write_row(&server, "a");
+    received.recv_timeout(PATIENCE).expect("a delivery");
+    await_state(&server, "failed", &json!(1));
+    let slow = TcpListener::bind("127.0.0.1:0").expect("a port");
+    create_hook(&server, slow.local_addr().expect("an address").port(), 1);
+    let replay = || post(&server, &format!("{HOOK}/replay"), &json!({}));
+    std::thread::scope(|threads| {
+        let first = threads.spawn(|| replay().expect(200));
+        let (mut stream, _) = slow.accept().expect("a connection");
+        let received = read_request(&mut stream).expect("a delivery");
+        assert_eq!(ids(&received), ["a"]);
+        let refused = replay().expect(409);
+        assert_eq!(refused["code"], "conflict", "{refused}");
+        respond(&mut stream, 200);
+        assert_eq!(first.join().expect("no panic")["delivered"], 1);
+    });
+    assert_eq!(replay().expect(200)["delivered"], 0, "another replay can begin");
+}
+
+/// The webhook has read the changes of the other table, so nothing that it needs is freed.
+#[test]
+fn a_webhook_of_a_quiet_table_gets_no_gap_and_keeps_no_changes() {
+    let mut settings = settings();
+    settings.changes.bytes_max = 100_000;
+    for hold in [false, true] {
+        let mut server = start_with(settings.clone());
+        let wide = json!({"key": [{"name": "id", "type": "string"}]});
+        let table = json!({"name": "quiet", "model": "wide", "wide": wide});
+        post(&server, "/v1/tables", &table).expect(201);
+        put(&server, "/v1/changes/all", &json!({"tables": ["quiet"]})).expect(200);
+        let (port, received) = receiver(&[], 2);
+        let hook = json!({"url": format!("http://127.0.0.1:{port}/in"), "secret": SECRET, "hold": hold});
+        put(&server, HOOK, &hook).expect(200);
+        let write_quiet = |server: &Server, id: &str| {
+            let row = json!({"rows": [{"op": "put", "key": {"id": id}}]});
+            post(server, "/v1/tables/quiet/rows", &row).expect(200);
+        };
+        write_quiet(&server, "a");
+        assert_eq!(ids(&received.recv_timeout(PATIENCE).expect("a delivery")), ["a"]);
+        let position = |text: &Value| -> Position {
+            let text = text.as_str().expect("a cursor");
+            text.parse().expect("a cursor")
+        };
+        let oldest = || position(&server.get("/v1/changes/all").expect(200)["oldest"]);
+        let busy: Vec<Value> = (0..60)
+            .map(|id| json!({"op": "put", "key": {"id": format!("{id}")}, "columns": {"text": "x".repeat(2_000)}}))
+            .collect();
+        let deadline = Instant::now() + PATIENCE;
+        let begin = oldest();
+        while oldest() == begin {
+            post(&server, "/v1/tables/orders/rows", &json!({"rows": busy})).expect(200);
+            while metric(&server, "tideline_change_lag_max") > 0.0 {
+                assert!(Instant::now() < deadline, "the webhook reads to the end");
+            }
+            server.engine.seal().expect("flushed");
+            assert!(
+                Instant::now() < deadline,
+                "the changes are freed beyond the limit"
+            );
+        }
+        let kept = oldest();
+        let cursor = position(&server.get(HOOK).expect(200)["cursor"]);
+        assert!(cursor >= kept, "hold {hold}: the read position is stored");
+        assert!(
+            metric(&server, "tideline_change_overruns_total") < 1.0,
+            "hold {hold}"
+        );
+        let reasons = server.get("/ready").expect(200)["reasons"].to_string();
+        assert!(!reasons.contains("shop"), "hold {hold}: {reasons}");
+        server.wait_stopped();
+
+        let server = Server::on(Arc::clone(&server.disk), settings.clone());
+        write_quiet(&server, "b");
+        let next = received.recv_timeout(PATIENCE).expect("a delivery");
+        assert_eq!(ids(&next), ["b"], "hold {hold}: no gap");
     }
 }
 
@@ -346,13 +542,20 @@ fn another_address_ends_the_pause_of_a_webhook() {
 #[test]
 fn addresses_that_are_not_allowed_are_refused() {
     let server = start();
-    for (url, said) in [
-        ("http://localhost:1/", "host"),
-        ("https://example.com/", "example.com"),
-        ("ftp://127.0.0.1/", "http"),
-        ("https://user@127.0.0.1/", "user"),
+    let long = format!("http://127.0.0.1:9/{}", "x".repeat(3_000));
+    for (url, status, code, said) in [
+        ("http://localhost:1/", 403, "forbidden", "host"),
+        ("https://example.com/", 403, "forbidden", "example.com"),
+        // No settings allow these addresses.
+        ("ftp://127.0.0.1/", 400, "invalid", "http"),
+        ("https://user@127.0.0.1/", 400, "invalid", "user"),
+        ("http://127.0.0.1:9/#part", 400, "invalid", "fragment"),
+        ("127.0.0.1", 400, "invalid", "not a valid address"),
+        ("", 400, "invalid", "not a valid address"),
+        (long.as_str(), 400, "over_limit", "2048"),
     ] {
-        let refused = put(&server, HOOK, &json!({"url": url, "secret": SECRET})).expect(403);
+        let refused = put(&server, HOOK, &json!({"url": url, "secret": SECRET})).expect(status);
+        assert_eq!(refused["code"], code, "{url}");
         let message = refused["message"].as_str().expect("a message");
         assert!(message.contains(said), "{url}: {message}");
     }
@@ -360,6 +563,9 @@ fn addresses_that_are_not_allowed_are_refused() {
     assert_eq!(put(&server, HOOK, &short).expect(400)["code"], "invalid");
     let missing = json!({"url": "http://127.0.0.1:9/"});
     assert_eq!(put(&server, HOOK, &missing).expect(400)["code"], "invalid");
+    let none = json!({"url": "http://127.0.0.1:9/", "secret": SECRET, "batch": 0});
+    let refused = put(&server, HOOK, &none).expect(400);
+    assert!(refused["message"].to_string().contains("at least 1"), "{refused}");
     let many = json!({"url": "http://127.0.0.1:9/", "secret": SECRET, "batch": 1001});
     assert_eq!(put(&server, HOOK, &many).expect(400)["code"], "over_limit");
 

@@ -1,4 +1,6 @@
 //! The schedule of retries: growth, jitter, limits and the end.
+//!
+//! The times are injected, so no test waits. Random schedules are checked against the limits that the settings name.
 
 use std::time::Duration;
 
@@ -44,7 +46,33 @@ fn the_delay_is_not_shorter_than_the_receiver_asked_for() {
         |retry_after| SCHEDULE.next_delay(1, Duration::ZERO, Some(Duration::from_secs(retry_after)), 0);
     assert_eq!(delay(0), Some(Duration::from_secs(1)));
     assert_eq!(delay(90), Some(Duration::from_secs(90)), "longer than the cap");
-    assert_eq!(delay(3601), None, "after the end of the schedule");
+    assert_eq!(delay(3601), Some(Duration::from_secs(3600)), "the last attempt");
+}
+
+#[test]
+fn the_last_attempt_is_at_the_end_of_the_time() {
+    let delay = |elapsed, retry_after, random| {
+        let retry_after = Some(Duration::from_millis(retry_after));
+        SCHEDULE.next_delay(9, Duration::from_millis(elapsed), retry_after, random)
+    };
+    let left = |millis| Some(Duration::from_millis(millis));
+    assert_eq!(
+        delay(3_590_000, 120_000, 0),
+        left(10_000),
+        "the receiver asks for more"
+    );
+    assert_eq!(
+        delay(3_590_000, 0, u64::MAX),
+        left(10_000),
+        "the random delay is longer"
+    );
+    assert_eq!(delay(3_599_000, 120_000, u64::MAX), left(1_000));
+    assert_eq!(
+        delay(3_599_001, 0, 0),
+        None,
+        "the previous attempt was the last one"
+    );
+    assert_eq!(delay(3_600_001, 0, 0), None);
 }
 
 proptest! {
@@ -69,7 +97,7 @@ proptest! {
                 prop_assert!(failed < 100 && delay <= schedule.give_up_after);
                 prop_assert!(delay >= Duration::from_secs(1) && delay <= schedule.cap.max(Duration::from_secs(1)));
             }
-            None => prop_assert!(failed >= 100 || give_up_after < cap.max(1)),
+            None => prop_assert!(failed >= 100 || give_up_after < 1),
         }
     }
 }

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use super::{StreamPath, change_of, with_streams};
 use crate::app::App;
 use crate::context::RequestId;
-use crate::extract::{Json as JsonBody, Path};
+use crate::extract::{Json as JsonBody, NoQuery, Path};
 use crate::failure::{Failure, Result};
 use crate::grant::Grant;
 use crate::resources::Failures;
@@ -70,6 +70,7 @@ async fn list(
     app: Grant,
     id: RequestId,
     Path(StreamPath { stream }): Path<StreamPath>,
+    _: NoQuery,
 ) -> Result<Json<WebhookList>> {
     app.check_stream(&stream, false)?;
     let webhooks = with_streams(&app, move |streams| streams.webhooks(&stream)).await?;
@@ -95,6 +96,7 @@ async fn put(
     app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
     JsonBody(settings): JsonBody<WebhookSettings>,
 ) -> Result<Json<WebhookDetail>> {
     let secret = match settings.secret {
@@ -127,6 +129,7 @@ async fn get(
     app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
 ) -> Result<Json<WebhookDetail>> {
     let webhook = with_streams(&app, move |streams| streams.webhook(&stream, &webhook)).await?;
     Ok(Json(WebhookDetail {
@@ -142,7 +145,11 @@ async fn get(
     params(WebhookPath),
     responses((status = 204, description = "The webhook does not exist any more"), Failures)
 )]
-async fn delete(app: Grant, Path(WebhookPath { stream, webhook }): Path<WebhookPath>) -> Result<StatusCode> {
+async fn delete(
+    app: Grant,
+    Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
+) -> Result<StatusCode> {
     change_of(&app, stream, move |streams, stream| {
         streams.delete_webhook(stream, &webhook)
     })
@@ -153,7 +160,8 @@ async fn delete(app: Grant, Path(WebhookPath { stream, webhook }): Path<WebhookP
 /// Resume a webhook
 ///
 /// Ends a pause that began with a response of status 410. The refused delivery is sent again, then the changes
-/// after it. Changes whose retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
+/// after it. A delivery that was refused in a replay stays in the list of failed deliveries. Changes whose
+/// retention has passed meanwhile are reported by a `gap`. Repeating the request is safe.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/resume", tag = "changes", operation_id = "resume_webhook",
@@ -164,6 +172,7 @@ async fn resume(
     app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
 ) -> Result<Json<WebhookDetail>> {
     let webhook = change_of(&app, stream, move |streams, stream| {
         streams.resume_webhook(stream, &webhook)
@@ -187,6 +196,7 @@ async fn list_failed(
     app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
 ) -> Result<Json<FailedDeliveries>> {
     let failed = with_streams(&app, move |streams| streams.failed_deliveries(&stream, &webhook)).await?;
     Ok(Json(FailedDeliveries {
@@ -210,6 +220,7 @@ async fn discard(
         webhook,
         delivery,
     }): Path<DeliveryPath>,
+    _: NoQuery,
 ) -> Result<StatusCode> {
     change_of(&app, stream, move |streams, stream| {
         streams.discard_delivery(stream, &webhook, &delivery)
@@ -220,8 +231,9 @@ async fn discard(
 
 /// Send failed deliveries again, or deliver changes from a cursor on again
 ///
-/// Failed deliveries are sent once each, while the request waits. If the request has a cursor, the webhook
-/// continues from it.
+/// Failed deliveries are sent once each, while the request waits. A response with status 410 pauses the webhook and
+/// ends the replay: the deliveries after it are not sent and stay in the list. While a replay of the webhook runs,
+/// another one is refused with 409 `conflict`. If the request has a cursor, the webhook continues from it.
 #[utoipa::path(
     security(("token" = ["operate"])),
     post, path = "/v1/changes/{stream}/webhooks/{webhook}/replay", tag = "changes", operation_id = "replay_webhook",
@@ -232,6 +244,7 @@ async fn replay(
     app: Grant,
     id: RequestId,
     Path(WebhookPath { stream, webhook }): Path<WebhookPath>,
+    _: NoQuery,
     JsonBody(request): JsonBody<ReplayWebhook>,
 ) -> Result<Json<ReplayReport>> {
     // A missing stream is reported before an invalid cursor.
