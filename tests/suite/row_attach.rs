@@ -64,6 +64,19 @@ fn build_indexes(client: &Client) {
     client.post_json("/v1/jobs", &build).expect_status(200);
 }
 
+/// Waits until all search indexes are built. A build that could not read an archived file tries again after a second.
+fn await_search_indexes(client: &Client) {
+    let built = tideline_tests::wait::until(PATIENCE, || {
+        let indexes = client
+            .get("/v1/tables/orders/search-indexes")
+            .expect_status(200)
+            .json();
+        let mut indexes = indexes["search_indexes"].as_array().expect("a list").iter();
+        indexes.all(|index| index["status"] == "ready").then_some(())
+    });
+    assert!(built.is_some(), "the search indexes are built");
+}
+
 /// Returns the number of rows that a search finds, once the search index is built.
 fn found(client: &Client) -> Value {
     let search = json!({"index": "all", "where": {"column": "state", "equals": "open"}, "limit": 1});
@@ -305,6 +318,7 @@ fn damaged_and_missing_files_are_refused_by_name_and_the_rest_is_attached() {
     assert!(failed.text().contains(&key(&files[0])), "{}", failed.text());
     fs::write(&files[0], &sound).expect("it is written");
     build_indexes(&client);
+    await_search_indexes(&client);
     check_rows(&client, "put back");
     // A damaged description.
     let description = files_below(&source.lab.files, "json").remove(0);
