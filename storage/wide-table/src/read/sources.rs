@@ -110,32 +110,17 @@ impl WideStore {
         direction: Direction,
         limit: PageLimit,
     ) -> Result<Source> {
-        let source = self.part_source_uncounted(part, is_packed, range, direction, limit)?;
+        let source = if part.is_archived() {
+            Source::of_blocks(self.archived_page(part, range, direction, limit)?)
+        } else if is_packed {
+            let packed = self.blocks(part.at).page(range, direction, limit);
+            Source::of_blocks(packed.map_err(|error| error.of(part.at.table))?)
+        } else {
+            let (backend, rows) = (self.log.backend(), Partition::part(part.at, ROWS_BUCKET));
+            self.single_source(part, backend.scan(rows, range, direction, limit)?, limit)?
+        };
         cold::count(part, || source.bytes());
         Ok(source)
-    }
-
-    fn part_source_uncounted(
-        &self,
-        part: &Part,
-        is_packed: bool,
-        range: &KeyRange,
-        direction: Direction,
-        limit: PageLimit,
-    ) -> Result<Source> {
-        let backend = self.log.backend().as_ref();
-        if part.is_archived() {
-            let rows = self.archived_page(part, range, direction, limit)?;
-            return Ok(Source::of_blocks(rows));
-        }
-        if is_packed {
-            let packed = self.blocks(part.at).page(range, direction, limit);
-            return Ok(Source::of_blocks(
-                packed.map_err(|error| error.of(part.at.table))?,
-            ));
-        }
-        let page = backend.scan(Partition::part(part.at, ROWS_BUCKET), range, direction, limit)?;
-        self.single_source(part, page, limit)
     }
 
     /// Converts a page of single rows into a merge source, with the fragments of large rows joined. The source ends

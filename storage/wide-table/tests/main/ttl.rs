@@ -367,20 +367,19 @@ fn a_row_that_is_deleted_during_the_removal_of_its_cells_stays_deleted() {
     database.close();
 }
 
+/// Opens the table of [`spec_of`] without column groups.
+fn open_with(disk: &Arc<MemoryDisk>, clock: &ManualClock, are_cells: bool) -> Database {
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(disk));
+    let spec = spec_of(are_cells, false);
+    Database::open_at(backend, Arc::new(clock.clone()), spec, settings())
+}
+
 #[test]
 fn a_version_of_a_client_in_the_future_does_not_change_when_other_rows_expire_after_a_restart() {
     for (are_cells, is_flushed) in [(false, false), (true, false), (false, true), (true, true)] {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
-        let open = || {
-            let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
-            Database::open_at(
-                backend,
-                Arc::new(clock.clone()),
-                spec_of(are_cells, false),
-                settings(),
-            )
-        };
+        let open = || open_with(&disk, &clock, are_cells);
         let [before, dated, after] = ["a", "b", "c"].map(encoded);
         let future = START + 5 * TTL;
         let (database, mut naive) = (open(), Naive::default());
@@ -421,10 +420,7 @@ fn a_longer_ttl_shows_the_expired_data_of_a_table_with_indexes_again_unless_it_w
     for (are_cells, is_deleted) in [(false, false), (true, false), (false, true), (true, true)] {
         let disk = MemoryDisk::new(Character::Embedded);
         let clock = ManualClock::new(Timestamp::from_nanos_clamped(START));
-        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
-        let spec = spec_of(are_cells, false);
-        let database = Database::open_at(backend, Arc::new(clock.clone()), spec, settings());
-        let mut naive = Naive::default();
+        let (database, mut naive) = (open_with(&disk, &clock, are_cells), Naive::default());
         let pass = |minutes: i64| {
             clock.advance(minutes * MINUTE);
             database.store.next_version()
