@@ -574,7 +574,13 @@ impl Backend for FjallBackend {
 
     fn read_history(&self, shard: Shard, from: SequenceNumber, bytes_max: usize) -> Result<HistoryPage> {
         drop(self.inner.engine()?);
-        let reader = self.inner.journals.shard(shard).lock().history_reader(from)?;
+        let ends = self.inner.shard_state.lock().ends(shard);
+        let reader = self
+            .inner
+            .journals
+            .shard(shard)
+            .lock()
+            .history_reader(from, &ends)?;
         let end_of = |epoch| self.inner.shard_state.lock().end(shard, epoch);
         reader.page(bytes_max, &end_of)
     }

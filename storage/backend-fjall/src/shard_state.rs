@@ -267,6 +267,12 @@ impl ShardState {
         self.closed.get(&(shard, epoch)).copied()
     }
 
+    /// Returns the ends of all closed epochs of a shard.
+    pub(crate) fn ends(&self, shard: Shard) -> BTreeMap<Epoch, SequenceNumber> {
+        let closed = self.closed.range((shard, Epoch(0))..=(shard, Epoch(u64::MAX)));
+        closed.map(|((_, epoch), end)| (*epoch, *end)).collect()
+    }
+
     /// Returns the closed epochs of a shard, up to and including `epoch`, lowest first.
     pub(crate) fn closed_up_to(&self, shard: Shard, epoch: Epoch) -> Vec<Epoch> {
         let closed = self.closed.range((shard, Epoch(0))..=(shard, epoch));

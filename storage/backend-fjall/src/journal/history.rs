@@ -228,8 +228,13 @@ impl ShardJournal {
         }
     }
 
-    /// Opens the files of a page, which is then read without the lock of this journal.
-    pub(crate) fn history_reader(&self, from: SequenceNumber) -> Result<HistoryReader> {
+    /// Opens the files of a page, which is then read without the lock of this journal. `ends` are the ends of closed
+    /// epochs.
+    pub(crate) fn history_reader(
+        &self,
+        from: SequenceNumber,
+        ends: &BTreeMap<Epoch, SequenceNumber>,
+    ) -> Result<HistoryReader> {
         let start = self
             .history
             .as_ref()
@@ -261,7 +266,8 @@ impl ShardJournal {
                 .filter(|_| !follows_freed)
                 .and_then(|from| missing_from(before, file.id, from));
             before = Some((file.id, file.last));
-            if file.last < start {
+            // Interrupted copies leave files whose epochs were closed without entries.
+            if file.last < start || ends.get(&file.id.epoch).is_some_and(|end| *end <= start) {
                 continue;
             }
             files.push(PageFile {

@@ -232,7 +232,9 @@ fn with_history(root: &Path) -> ShardJournal {
 }
 
 fn page(journal: &ShardJournal, from: u64) -> (u64, bool, Vec<u64>, u64) {
-    let reader = journal.history_reader(SequenceNumber(from)).expect("files");
+    let reader = journal
+        .history_reader(SequenceNumber(from), &BTreeMap::new())
+        .expect("files");
     let page = reader.page(usize::MAX, &|_| None).expect("a page");
     let sequences = page.entries.iter().map(|entry| entry.sequence.0);
     (page.from.0, page.is_damaged, sequences.collect(), page.next.0)

@@ -287,6 +287,37 @@ fn a_copy_that_is_interrupted_continues_and_equals_its_source() {
     }
 }
 
+/// Each interrupted copy leaves a file of journal entries that do not count.
+#[test]
+fn a_copy_that_is_interrupted_after_the_journal_keeps_the_history() {
+    let mut random = Random::new(seed(
+        "a_copy_that_is_interrupted_after_the_journal_keeps_the_history",
+    ));
+    let source = Storage::memory(Character::Embedded);
+    fill(&*source.open(), &mut random);
+    let expected = content(&*source.open());
+    for target in [
+        Storage::fjall(),
+        Storage::memory(Character::Embedded),
+        Storage::memory(Character::Distributed),
+    ] {
+        for _ in 0..3 {
+            let copied = copy(
+                source.open(),
+                target.open(),
+                &settings(),
+                &mut |progress| match progress.entries {
+                    0 => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                },
+            );
+            assert!(matches!(copied, Err(CopyError::Interrupted)), "{copied:?}");
+        }
+        copy_whole(&source, &target).expect("the copy is complete");
+        assert_eq!(content(&*target.open()), expected);
+    }
+}
+
 fn interrupt_at_once(source: &Storage, target: &Storage) {
     let copied = copy(source.open(), target.open(), &settings(), &mut |_| {
         ControlFlow::Break(())
