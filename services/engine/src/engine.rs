@@ -15,7 +15,7 @@ use tideline_access::Access;
 use tideline_backend::{Acknowledged, Backend, Health, Reopening};
 use tideline_log::{Log, LogError, LogModel, Refusal, Replay};
 use tideline_model::{Clock, TableId, TableName, Tier};
-use tideline_runtime::MemoryAccount;
+use tideline_runtime::{Helpers, MemoryAccount};
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{OtherObjects, Recovery, Replayed, SeriesStore, StoreError, StoreStats};
 use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
@@ -121,6 +121,8 @@ pub struct Settings {
     pub purge_delay: Duration,
     /// Memory account that all requests share. Default: unlimited.
     pub memory: MemoryAccount,
+    /// Threads that help to read the first pages of many key ranges. Default: none.
+    pub helpers: Arc<Helpers>,
 }
 
 impl Settings {
@@ -135,6 +137,7 @@ impl Settings {
             is_copy: false,
             purge_delay: Duration::from_secs(24 * 3_600),
             memory: MemoryAccount::default(),
+            helpers: Arc::default(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tideline_backend::{Direction, PageLimit};
@@ -414,19 +415,22 @@ impl Engine {
             })
             .collect();
         RowScan {
-            engine: self,
-            table,
-            path,
-            parts: PartSelection::default(),
-            groups: GroupSet::ALL,
+            source: ScanSource {
+                engine: self,
+                table,
+                path,
+                parts: PartSelection::default(),
+                groups: GroupSet::ALL,
+                direction,
+            },
             contents: None,
-            direction,
-            memory: (cursors.len() > 1).then(|| self.memory().open(SCAN_MEMORY)),
             order: Vec::with_capacity(cursors.len()),
             unordered: (0..cursors.len()).rev().collect(),
+            read: ReadSoFar {
+                memory: (cursors.len() > 1).then(|| self.memory().open(SCAN_MEMORY)),
+                ..ReadSoFar::default()
+            },
             cursors,
-            may_be_cut: false,
-            scanned: 0,
         }
     }
 }
@@ -477,6 +481,20 @@ pub struct ScannedRow {
 /// Scan of rows in the order of a path. Memory is bounded by one page per range. A scan of several ranges reserves it,
 /// because a request can name thousands of ranges.
 pub struct RowScan<'e> {
+    source: ScanSource<'e>,
+    /// Columns whose large values are read, if they were written with their rows; `None` = all.
+    contents: Option<Vec<ColumnName<'static>>>,
+    cursors: Vec<Cursor>,
+    /// Numbers of the cursors of a merge that have rows, sorted by their next rows. The last one has the next row of the
+    /// scan.
+    order: Vec<usize>,
+    /// Numbers of the cursors of a merge that are not in `order`, because they may need a page.
+    unordered: Vec<usize>,
+    read: ReadSoFar,
+}
+
+/// Rows that a scan reads.
+struct ScanSource<'e> {
     engine: &'e Engine,
     table: Arc<WideTable>,
     path: RowPath,
@@ -484,20 +502,19 @@ pub struct RowScan<'e> {
     parts: PartSelection,
     /// Column groups that are read.
     groups: GroupSet,
-    /// Columns whose large values are read, if they were written with their rows; `None` = all.
-    contents: Option<Vec<ColumnName<'static>>>,
     direction: Direction,
-    cursors: Vec<Cursor>,
-    /// Numbers of the cursors of a merge that have rows, sorted by their next rows. The last one has the next row of the
-    /// scan.
-    order: Vec<usize>,
-    /// Numbers of the cursors of a merge that are not in `order`, because they may need a page.
-    unordered: Vec<usize>,
-    /// True if rows of the pages that were read may lack large values, which are stored in pieces.
-    may_be_cut: bool,
+}
+
+/// State that all cursors of a scan share.
+#[derive(Default)]
+struct ReadSoFar {
     /// Memory of the last page of each range; `None` if it is not reserved.
     memory: Option<Reservation>,
+    /// True if rows of the pages that were read may lack large values, which are stored in pieces.
+    may_be_cut: bool,
     scanned: u64,
+    /// First error of the cursors that helpers have filled.
+    error: Option<EngineError>,
 }
 
 /// Position in one range.
@@ -515,33 +532,33 @@ struct Cursor {
 impl RowScan<'_> {
     /// Limits the scan to a selection of parts. Other parts are not read.
     pub fn in_parts(mut self, parts: PartSelection) -> Self {
-        self.parts = parts;
+        self.source.parts = parts;
         self
     }
 
     /// Limits the scan to the columns that are in no group or in one of `groups`. Other groups are not read. If the
     /// scan reads the rows of index entries, `groups` must include the groups with columns of the index key.
     pub fn with_groups(mut self, groups: GroupSet) -> Self {
-        self.groups = groups;
+        self.source.groups = groups;
         self
     }
 
     /// Limits the columns whose values the caller uses. Values of other columns that are stored in pieces are not read.
     pub fn with_columns<'c>(mut self, names: impl Iterator<Item = &'c str>) -> Self {
-        self.contents = Some(names.map(|name| self.table.column(name).0).collect());
+        self.contents = Some(names.map(|name| self.source.table.column(name).0).collect());
         self
     }
 
     /// Reserves the memory of each page, also if the scan has only one range. Requests that hold many scans at the
     /// same time need this. Called before the first row is read.
     pub fn with_memory(mut self) -> Self {
-        self.memory = Some(self.engine.memory().open(SCAN_MEMORY));
+        self.read.memory = Some(self.source.engine.memory().open(SCAN_MEMORY));
         self
     }
 
     /// Returns the number of rows (or index entries) and tombstones read so far.
     pub fn scanned(&self) -> u64 {
-        self.scanned
+        self.read.scanned
     }
 
     /// Returns the next row; `None` at the end. Reads further pages of each range whose rows have all been returned,
@@ -555,8 +572,8 @@ impl RowScan<'_> {
     pub fn next_row(&mut self) -> Result<Option<ScannedRow>> {
         while let Some(found) = self.next_stored()? {
             let position = found.key.clone();
-            let row = match &self.path {
-                RowPath::Primary if self.may_be_cut => self.whole(found)?,
+            let row = match &self.source.path {
+                RowPath::Primary if self.read.may_be_cut => self.whole(found)?,
                 RowPath::Primary => Some(found),
                 RowPath::Index { index, is_covered } => self.row_of_entry(index, *is_covered, &found)?,
             };
@@ -570,7 +587,13 @@ impl RowScan<'_> {
     /// Returns the row of an index entry; `None` if the row was changed since the entry was read, so that the entry is
     /// obsolete.
     fn row_of_entry(&self, index: &Index, is_covered: bool, entry: &StoredRow) -> Result<Option<StoredRow>> {
-        let table = self.table.table().points().id();
+        let ScanSource {
+            engine,
+            table: of,
+            groups,
+            ..
+        } = &self.source;
+        let table = of.table().points().id();
         let damaged = |reason| WideError::Damaged { table, reason };
         let covered = is_covered.then(|| index.covered_row(entry));
         let covered = covered.transpose().map_err(damaged)?;
@@ -579,28 +602,26 @@ impl RowScan<'_> {
             None => index.row_key(&entry.key).map_err(damaged)?.into(),
         };
         let mut read = || {
-            self.engine.note_rows(&self.table, RowAccess::Read, 1, |_| &key);
-            let row = self.engine.rows.row_of_groups(table, &key, self.groups)?;
+            engine.note_rows(of, RowAccess::Read, 1, |_| &key);
+            let row = engine.rows.row_of_groups(table, &key, *groups)?;
             Ok(match row {
                 Some(row) if index.is_entry_of(&entry.key, &row).map_err(damaged)? => Some(row),
                 _ => None,
             })
         };
-        self.engine
-            .admit_rows(&self.table, RowAccess::Read, std::iter::once(&key[..]))?;
+        engine.admit_rows(of, RowAccess::Read, std::iter::once(&key[..]))?;
         let row = match covered {
             Some(row) => Some(row),
             None => read()?,
         };
         let bytes = row.as_ref().map_or(0, StoredRow::bytes);
-        self.engine.charge_read(&self.table, &key, bytes)?;
+        engine.charge_read(of, &key, bytes)?;
         match row {
             Some(row) => {
-                let whole = self
-                    .engine
+                let whole = engine
                     .rows
                     .whole(table, row, &|name| self.needs(name), &mut read)?;
-                self.engine.charge_contents(bytes, whole.as_ref());
+                engine.charge_contents(bytes, whole.as_ref());
                 Ok(whole)
             }
             None => Ok(None),
@@ -609,14 +630,14 @@ impl RowScan<'_> {
 
     /// Returns a row with the large values that the caller uses; `None` if the row was deleted since it was read.
     fn whole(&self, row: StoredRow) -> Result<Option<StoredRow>> {
-        let (table, key) = (self.table.table().points().id(), row.key.clone());
+        let ScanSource { engine, groups, .. } = &self.source;
+        let (table, key) = (self.source.table.table().points().id(), row.key.clone());
         let bytes = row.bytes();
-        let mut again = || self.engine.rows.row_of_groups(table, &key, self.groups);
-        let whole = self
-            .engine
+        let mut again = || engine.rows.row_of_groups(table, &key, *groups);
+        let whole = engine
             .rows
             .whole(table, row, &|name| self.needs(name), &mut again)?;
-        self.engine.charge_contents(bytes, whole.as_ref());
+        engine.charge_contents(bytes, whole.as_ref());
         Ok(whole)
     }
 
@@ -627,12 +648,15 @@ impl RowScan<'_> {
 
     /// Returns the next row or index entry as it is stored.
     fn next_stored(&mut self) -> Result<Option<StoredRow>> {
-        if self.cursors.len() == 1 {
-            self.fill(0)?;
-            return Ok(self.cursors[0].rows.pop_front());
+        if let [cursor] = &mut self.cursors[..] {
+            self.source.fill(cursor, &mut self.read)?;
+            return Ok(cursor.rows.pop_front());
+        }
+        if self.order.is_empty() && self.unordered.len() > 1 {
+            self.fill_together()?;
         }
         while let Some(cursor) = self.unordered.last().copied() {
-            self.fill(cursor)?;
+            self.source.fill(&mut self.cursors[cursor], &mut self.read)?;
             self.unordered.pop();
             if let Some(at) = self.place_of(cursor) {
                 self.order.insert(at, cursor);
@@ -645,14 +669,25 @@ impl RowScan<'_> {
         Ok(self.cursors[cursor].rows.pop_front())
     }
 
+    /// Fills all cursors, with the help of other threads.
+    fn fill_together(&mut self) -> Result<()> {
+        let (source, read) = (&self.source, Mutex::new(&mut self.read));
+        source
+            .engine
+            .settings
+            .helpers
+            .for_each(&mut self.cursors, |cursor| source.fill_shared(cursor, &read));
+        self.read.error.take().map_or(Ok(()), Err)
+    }
+
     /// Returns the place of a cursor in `order`; `None` if it has no rows.
     fn place_of(&self, cursor: usize) -> Option<usize> {
-        let layout = self.path.layout(&self.table);
+        let layout = self.source.path.layout(&self.source.table);
         let head = |cursor: usize| Some(layout.merge_key(&self.cursors[cursor].rows.front()?.key));
         let own = head(cursor)?;
         let is_later = |other: &usize| {
             let order = head(*other).unwrap_or_default().cmp(own);
-            let order = match self.direction {
+            let order = match self.source.direction {
                 Direction::Ascending => order,
                 Direction::Descending => order.reverse(),
             };
@@ -660,60 +695,93 @@ impl RowScan<'_> {
         };
         Some(self.order.partition_point(is_later))
     }
+}
 
+impl ScanSource<'_> {
     /// Reads pages of a cursor until it has a row or its range ends.
-    fn fill(&mut self, cursor: usize) -> Result<()> {
-        let cursor = &mut self.cursors[cursor];
-        if !cursor.rows.is_empty() {
-            return Ok(());
-        }
-        let table = self.table.table().points().id();
-        let id = self.path.index().map_or(table, |index| index.id());
+    fn fill(&self, cursor: &mut Cursor, read: &mut ReadSoFar) -> Result<()> {
         while cursor.rows.is_empty() {
-            let Some(range) = cursor.rest.take() else { break };
-            let limit = PageLimit {
-                rows_max: cursor.page_rows,
-                bytes_max: PAGE_BYTES,
+            let Some(page) = self.next_page(cursor)? else {
+                break;
             };
-            let of = (&self.parts, self.groups);
-            if self.path.index().is_none() {
-                self.engine
-                    .admit_range(&self.table, RowAccess::Read, &range, &self.parts.numbers)?;
-            }
-            let page = self
-                .engine
-                .rows
-                .page_of_groups(id, of, &range, self.direction, limit)?;
-            self.scanned += page.scanned;
-            if let Some(memory) = &mut self.memory {
-                let bytes: u64 = page.rows.iter().map(|row| row.bytes() as u64).sum();
-                memory.shrink(std::mem::take(&mut cursor.bytes));
-                memory.grow(bytes)?;
-                cursor.bytes = bytes;
-            }
-            if self.path.index().is_none() {
-                let rows = &page.rows;
-                self.engine
-                    .note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
-                        &rows[number].key
-                    });
-                self.engine.charge_reads(&self.table, rows)?;
-                // Checked after the read of the page: a table has the mark before it has the first such row, and keeps
-                // it.
-                self.may_be_cut = self.may_be_cut || self.engine.rows.has_cut_values(id)?;
-            }
-            cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
-            cursor.rest = page.next;
-            cursor.rows = page.rows.into();
+            read.add(self, cursor, page)?;
         }
+        Ok(())
+    }
+
+    /// Fills a cursor like [`fill`](Self::fill), beside other threads. Does nothing after an error.
+    fn fill_shared(&self, cursor: &mut Cursor, read: &Mutex<&mut ReadSoFar>) {
+        while cursor.rows.is_empty() && read.lock().error.is_none() {
+            let page = self.next_page(cursor);
+            let mut read = read.lock();
+            let added = match page {
+                Ok(None) => break,
+                Ok(Some(page)) => read.add(self, cursor, page),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = added {
+                read.error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Reads the next page of a cursor; returns `None` at the end of its range.
+    fn next_page(&self, cursor: &mut Cursor) -> Result<Option<RowPage>> {
+        let Some(range) = cursor.rest.take() else {
+            return Ok(None);
+        };
+        let limit = PageLimit {
+            rows_max: cursor.page_rows,
+            bytes_max: PAGE_BYTES,
+        };
+        let of = (&self.parts, self.groups);
+        let (engine, table) = (self.engine, self.table.table().points().id());
+        let id = self.path.index().map_or(table, |index| index.id());
+        let is_primary = self.path.index().is_none();
+        if is_primary {
+            engine.admit_range(&self.table, RowAccess::Read, &range, &self.parts.numbers)?;
+        }
+        let page = engine
+            .rows
+            .page_of_groups(id, of, &range, self.direction, limit)?;
+        if is_primary {
+            let rows = &page.rows;
+            engine.note_rows(&self.table, RowAccess::Read, rows.len(), |number| {
+                &rows[number].key
+            });
+            engine.charge_reads(&self.table, rows)?;
+        }
+        Ok(Some(page))
+    }
+}
+
+impl ReadSoFar {
+    /// Adds a page that was read to a cursor without rows.
+    fn add(&mut self, source: &ScanSource<'_>, cursor: &mut Cursor, page: RowPage) -> Result<()> {
+        self.scanned += page.scanned;
+        if let Some(memory) = &mut self.memory {
+            let bytes: u64 = page.rows.iter().map(|row| row.bytes() as u64).sum();
+            memory.shrink(std::mem::take(&mut cursor.bytes));
+            memory.grow(bytes)?;
+            cursor.bytes = bytes;
+        }
+        if source.path.index().is_none() && !self.may_be_cut {
+            // Checked after the read of the page: a table has the mark before it has the first such row, and keeps it.
+            let table = source.table.table().points().id();
+            self.may_be_cut = source.engine.rows.has_cut_values(table)?;
+        }
+        cursor.page_rows = (cursor.page_rows * 2).min(PAGE_ROWS);
+        cursor.rest = page.next;
+        cursor.rows = page.rows.into();
         Ok(())
     }
 }
 
 impl Drop for RowScan<'_> {
     fn drop(&mut self) {
-        if let RowPath::Index { index, .. } = &self.path {
-            self.engine.index_reads.count(index.id(), self.scanned);
+        if let RowPath::Index { index, .. } = &self.source.path {
+            let reads = &self.source.engine.index_reads;
+            reads.count(index.id(), self.read.scanned);
         }
     }
 }

@@ -17,7 +17,7 @@ use tideline_engine::Engine;
 use tideline_engine::archive::Archive;
 use tideline_engine::backend::Backend;
 use tideline_engine::model::{Clock, Timestamp};
-use tideline_engine::runtime::{Supervisor, ThreadFailure};
+use tideline_engine::runtime::{Helpers, Supervisor, ThreadFailure};
 use tideline_http::Listeners;
 use tideline_scheduler::{Models, Scheduler};
 use tokio::net::TcpListener;
@@ -482,6 +482,16 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
     }
 }
 
+/// Maximum number of threads that help to read rows.
+const HELPERS_MAX: usize = 31;
+
+/// Returns the number of threads that help to read rows: with the thread of the request, one per core, or one per
+/// network request that may be in flight.
+fn helper_count(requests_in_flight: usize) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores.max(requests_in_flight) - 1).min(HELPERS_MAX)
+}
+
 fn open_engine(
     config: &Config,
     clock: Arc<dyn Clock>,
@@ -517,6 +527,9 @@ fn open_engine(
         settings.index_dir = scratch.join("index");
     }
     settings.store.log.supervisor = supervisor.clone();
+    let in_flight = backend.capabilities().requests_in_flight;
+    let helpers = Helpers::start("row-reads", helper_count(in_flight)).map_err(ServerError::Threads)?;
+    settings.helpers = Arc::new(helpers);
     let begun = Instant::now();
     let engine = Engine::open(backend, clock, settings).map_err(|source| ServerError::Engine {
         data_dir: config.data_dir.clone(),

@@ -43,6 +43,11 @@ pub fn share() {
     SLICE_STARTED.set(Some(Instant::now()));
 }
 
+/// Returns true if the calling thread is a background thread.
+pub fn is_background() -> bool {
+    SLICE_STARTED.get().is_some()
+}
+
 /// Yields the core if the calling thread is a background thread and has not yielded for at least 100 µs. The time since
 /// [`enter`] or [`share`] counts before the first yield.
 ///

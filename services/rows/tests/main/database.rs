@@ -16,6 +16,7 @@ use tideline_engine::backend::memory::{Character, MemoryBackend, MemoryDisk};
 use tideline_engine::check::check_database;
 use tideline_engine::model::{ManualClock, TableModel, TableName, TableSpec, Timestamp, WideSpec};
 use tideline_engine::row_search::AwaitedSearches;
+use tideline_engine::runtime::Helpers;
 use tideline_engine::{Engine, EngineError, Settings, WideTable};
 use tideline_openapi::condition::RowFilter;
 use tideline_openapi::row::{RowIntegers, RowsBody};
@@ -97,6 +98,8 @@ impl Database {
     pub(crate) fn open(&mut self) {
         let mut settings = Settings::new(self.index_folder());
         settings.rows.buffer_bytes = 32 << 10;
+        // Helpers read the first pages of merged scans.
+        settings.helpers = Arc::new(Helpers::start("helper", 2).expect("threads start"));
         settings.store.archive = Some(Arc::new(self.archive()));
         let engine = Engine::open((self.open_backend)(), Arc::new(self.clock.clone()), settings);
         self.engine = Some(engine.expect("the engine opens"));
