@@ -497,6 +497,10 @@ impl Backend for FjallBackend {
         self.inner.store(part.tier).reclaim_part(part)
     }
 
+    fn note_replaced(&self, part: PartRef, bytes: u64) {
+        self.inner.store(part.tier).note_replaced(bytes);
+    }
+
     fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
         let mut parts = self.inner.hot.parts()?;
         parts.extend(self.inner.cold.store.parts()?);

@@ -275,6 +275,21 @@ impl Engine {
         self.manifest.rotate_memtable_and_wait()
     }
 
+    /// Returns the size of the tables of parts, in bytes.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.parts().map_or(0, |parts| parts.disk_space())
+    }
+
+    /// Merges all tables of parts, so that they hold no replaced or deleted values. Waits until the merge has ended.
+    /// Writes continue meanwhile. The merge needs as much disk space as the tables.
+    pub(crate) fn compact_parts(&self) -> fjall::Result<()> {
+        let Some(parts) = self.parts() else {
+            return Ok(());
+        };
+        parts.rotate_memtable_and_wait()?;
+        parts.major_compact()
+    }
+
     /// Flushes the memtable of rows to tables and leaves the manifest in the log.
     #[cfg(test)]
     pub(crate) fn flush_rows_alone(&self) -> fjall::Result<()> {

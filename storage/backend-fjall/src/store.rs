@@ -4,6 +4,7 @@
 //!
 //! Each tier has its own store. Stores share nothing, so a failure of one store does not affect the other.
 
+mod compact;
 mod heal;
 mod open;
 
@@ -25,6 +26,7 @@ use crate::keyspace_list::KeyspaceList;
 use crate::options::{FjallOptions, Setup};
 use crate::parts;
 use crate::segments::{self, GroupLocks, LoadError};
+use compact::Replaced;
 use heal::Poison;
 pub(crate) use open::STORE;
 
@@ -58,6 +60,8 @@ pub(crate) struct Store {
     /// Set before the slot is closed, so that a long load ends early.
     is_closing: AtomicBool,
     row_sync: Mutex<RowSync>,
+    /// Values of parts that were replaced or deleted.
+    replaced: Mutex<Replaced>,
 }
 
 /// Number of writes with `Durability::Buffered`, and number of such writes that need no further sync.
@@ -108,6 +112,7 @@ impl Store {
             spares: Mutex::default(),
             is_closing: AtomicBool::new(false),
             row_sync: Mutex::default(),
+            replaced: Mutex::default(),
         }
     }
 

@@ -703,6 +703,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// After any error, the part may have data left: reclaim it again.
     fn reclaim_part(&self, part: PartRef) -> Result<()>;
 
+    /// Reports that about `bytes` of stored values of a part were replaced or deleted. A backend whose engine reads past
+    /// replaced values, and keeps them on disk, until it compacts them can compact them when it is idle.
+    ///
+    /// The default implementation does nothing.
+    fn note_replaced(&self, _part: PartRef, _bytes: u64) {}
+
     /// Returns the parts of a shard with stored rows, published or not, sorted. Garbage collection compares them with
     /// the manifest of the shard. [The id](tideline_model::PartId::shard) of a part contains its shard.
     ///

@@ -260,7 +260,7 @@ impl<'b> Blocks<'b> {
             end: None,
         });
         while let Some(range) = rest {
-            let blocks = self.scan(&range, Direction::Ascending, page.block_limit())?;
+            let blocks = self.next_blocks(&range, page.block_limit())?;
             for block in blocks.rows {
                 let is_last = page.range.end.as_ref().is_some_and(|end| block.key >= *end);
                 if page.add(&block)? || is_last {
@@ -305,6 +305,18 @@ impl<'b> Blocks<'b> {
             rest = blocks.next;
         }
         Ok(true)
+    }
+
+    /// Returns the first blocks of a range without an end. For one block, avoids reading the block after it.
+    fn next_blocks(self, range: &KeyRange, limit: PageLimit) -> Result<tideline_backend::Page> {
+        if limit.rows_max > 1 {
+            return self.scan(range, Direction::Ascending, limit);
+        }
+        let first = self.of_key(&range.start)?;
+        Ok(tideline_backend::Page {
+            next: first.as_ref().and_then(|block| range.above(&block.key)),
+            rows: first.into_iter().collect(),
+        })
     }
 
     /// Returns a page of blocks.

@@ -75,6 +75,8 @@ pub(crate) struct TableFlush<'f> {
     next_single: NextSingle,
     /// Keys of small blocks that were written.
     small: Vec<Bytes>,
+    /// Bytes of the blocks that were replaced or deleted.
+    replaced: usize,
 }
 
 /// Blocks that were read ahead.
@@ -135,6 +137,7 @@ impl<'f> TableFlush<'f> {
             ahead: Ahead::default(),
             next_single: NextSingle::new(store.log.backend().capabilities()),
             small: Vec::new(),
+            replaced: 0,
         }
     }
 
@@ -163,6 +166,7 @@ impl<'f> TableFlush<'f> {
         }
         self.writer.finish()?;
         self.join_small()?;
+        self.report_replaced();
         // Once this flag is visible to readers, they also read blocks. Before that, no single row may be moved into a
         // block.
         self.part.detail.set_blocks();
@@ -170,6 +174,14 @@ impl<'f> TableFlush<'f> {
             self.part.detail.set_replaced_dictionaries();
         }
         Ok(self.part)
+    }
+
+    /// Reports the replaced and deleted blocks to the backend.
+    fn report_replaced(&self) {
+        if self.replaced > 0 {
+            let backend = self.store.log.backend();
+            backend.note_replaced(self.part.at, self.replaced as u64);
+        }
     }
 
     fn damaged(&self, reason: Damage) -> WideError {
@@ -379,6 +391,7 @@ impl<'f> TableFlush<'f> {
         let Some(block) = block.filter(|_| !is_gap) else {
             return self.writer.put_blocks(changes);
         };
+        self.replaced += block.value.len();
         if !merge.is_whole {
             // The next step reads the rest of the block again.
             let value = self.packer.block(rest)?;

@@ -1,5 +1,5 @@
-//! Maintenance thread: writes the high-water mark, frees dropped tables, reopens failed stores, and repairs failed
-//! journals.
+//! Maintenance thread: writes the high-water mark, frees dropped tables, reopens failed stores, repairs failed journals,
+//! and starts compactions.
 //!
 //! The thread runs one round per [`FjallOptions::high_water_interval`](crate::FjallOptions::high_water_interval). This
 //! module also closes the backend.
@@ -19,6 +19,8 @@ use crate::store::Store;
 
 /// Name of the thread.
 const THREAD: &str = "maintenance";
+/// Name of the threads that compact parts.
+const COMPACTION: &str = "row compaction";
 
 /// Handle of the maintenance thread.
 #[derive(Debug)]
@@ -64,7 +66,24 @@ fn keep(inner: &Weak<Inner>, signal: &Signal, interval: Duration) {
         parking_lot::MutexGuard::unlocked(&mut is_stopped, || {
             inner.options.supervisor.round(THREAD);
             inner.tick();
+            compact(&inner);
         });
+    }
+}
+
+/// Starts the compactions that are due, each on its own thread.
+fn compact(inner: &Arc<Inner>) {
+    let stores: [fn(&Inner) -> &Store; 2] = [|inner| &inner.hot, |inner| &inner.cold.store];
+    for store in stores {
+        if !store(inner).begin_compaction() {
+            continue;
+        }
+        let shared = Arc::clone(inner);
+        let supervisor = &inner.options.supervisor;
+        if let Err(error) = supervisor.spawn(COMPACTION, move || store(&shared).compact()) {
+            tracing::warn!(%error, "a compaction cannot be started");
+            store(inner).end_compaction();
+        }
     }
 }
 

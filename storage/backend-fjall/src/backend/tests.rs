@@ -541,6 +541,63 @@ fn part_of(tier: Tier) -> Partition {
 }
 
 #[test]
+fn replaced_values_of_parts_leave_the_disk_when_their_writes_have_ended() {
+    for partition in [part_of(Tier::Hot), part_of(Tier::Cold)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let backend = open(&folder);
+        let Unit::Part(part) = partition.unit else {
+            unreachable!()
+        };
+        let store = backend.inner.store(part.tier);
+        let write = |numbers: std::ops::Range<u64>, value: &dyn Fn(u64) -> Option<Bytes>| {
+            let changes = numbers.map(|n| RowChange {
+                key: Bytes::copy_from_slice(&n.to_be_bytes()),
+                value: value(n),
+            });
+            let changes: Vec<RowChange> = changes.collect();
+            let groups: Vec<Vec<RowChange>> = changes.chunks(500).map(<[RowChange]>::to_vec).collect();
+            backend.write_sorted(partition, &groups, Stamp(1)).expect("write");
+        };
+        // Values of 8 KiB that cannot be compressed.
+        let value = |n: u64| {
+            let words = (0..1_024).map(|word| xxhash_rust::xxh3::xxh3_64_with_seed(&n.to_le_bytes(), word));
+            Some(words.flat_map(u64::to_le_bytes).collect())
+        };
+        write(0..1_000, &value);
+        store.opened().expect("open").flush_rows().expect("flush");
+        write(10..1_000, &|_| None);
+        let bytes = || store.opened().expect("open").part_bytes();
+        let before = bytes();
+        assert!(before > 8_000_000, "{before}");
+        assert!(
+            !store.begin_compaction() && !store.begin_compaction(),
+            "nothing was reported"
+        );
+        backend.note_replaced(part, 7_000_000);
+        assert!(!store.begin_compaction(), "more values may follow");
+        backend.note_replaced(part, 1_000_000);
+        assert!(!store.begin_compaction());
+        assert!(
+            store.begin_compaction(),
+            "no value was replaced between two rounds"
+        );
+        assert!(!store.begin_compaction(), "it runs");
+        std::thread::scope(|scope| scope.spawn(|| store.compact()).join()).expect("no panic");
+        let after = bytes();
+        assert!(after < 200_000, "{after}");
+        assert_eq!(rows_in(&backend, partition), 10);
+        assert!(
+            !store.begin_compaction() && !store.begin_compaction(),
+            "nothing was replaced since"
+        );
+        backend.close().expect("close");
+        let reopened = open(&folder);
+        assert_eq!(rows_in(&reopened, partition), 10);
+        assert_eq!(reopened.health(), Health::Ready);
+    }
+}
+
+#[test]
 fn a_sync_of_rows_fails_once_after_a_reopening_and_marks_what_is_durable() {
     for partition in [ROWS, part_of(Tier::Hot), part_of(Tier::Cold)] {
         let folder = tempfile::tempdir().expect("a folder");

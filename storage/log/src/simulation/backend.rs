@@ -154,6 +154,10 @@ impl Backend for Connection {
         self.call("reclaim_part", |disk| disk.reclaim_part(part))
     }
 
+    fn note_replaced(&self, part: PartRef, bytes: u64) {
+        self.disk.note_replaced(part, bytes);
+    }
+
     fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
         self.call("parts", |disk| disk.parts(shard))
     }

@@ -104,6 +104,7 @@ impl TableFlush<'_> {
         for block in &group {
             rows.extend(self.rows_of(block)?);
         }
+        self.replaced += group.iter().map(|block| block.value.len()).sum::<usize>();
         let value = self.packer.block(&rows)?;
         let last = group.pop().map(|block| block.key);
         let deleted = group.into_iter().map(|block| RowChange {

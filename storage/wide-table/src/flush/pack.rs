@@ -62,6 +62,7 @@ impl TableFlush<'_> {
     fn packed(mut self, step: PackStep) -> Result<PackStep> {
         self.writer.finish()?;
         self.join_small()?;
+        self.report_replaced();
         Ok(step)
     }
 

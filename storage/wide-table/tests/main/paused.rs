@@ -196,6 +196,10 @@ impl Backend for PausedBackend {
         self.backend.reclaim_part(part)
     }
 
+    fn note_replaced(&self, part: PartRef, bytes: u64) {
+        self.backend.note_replaced(part, bytes);
+    }
+
     fn parts(&self, shard: Shard) -> Result<Vec<PartRef>> {
         self.backend.parts(shard)
     }
