@@ -103,7 +103,8 @@ pub fn write(
     settings: &WriteSettings,
 ) -> Result<Outcomes> {
     check_counts(rows)?;
-    write_entry(engine, table, rows.iter().map(Ok), (0, false), body, settings)
+    let terms = EntryTerms::default();
+    write_entry(engine, table, rows.iter().map(Ok), terms, body, settings)
 }
 
 /// Checks the limits of a request.
@@ -274,14 +275,25 @@ fn check_images(engine: &Engine, drafts: &[Draft]) -> Result<()> {
     }
 }
 
-/// Writes rows as one entry. `first` is the index of the first row, and `are_lines` has the meaning of [`drafts_of`]. If a
-/// row could not be read, `rows` contains the reason instead of the row. `body` is the content that an idempotency key
-/// identifies, and unused without one.
+/// Position of an entry in its request, and the kind of its rows.
+#[derive(Debug, Clone, Copy, Default)]
+struct EntryTerms {
+    /// Index of the first row.
+    first: u64,
+    /// True if the rows are lines, of which one without a known partition does not stop the others.
+    are_lines: bool,
+    /// True to store the outcomes with the idempotency key even if no row is valid. Otherwise they are not stored, so
+    /// that the request can be corrected and sent again with its key.
+    stores_refused: bool,
+}
+
+/// Writes rows as one entry. If a row could not be read, `rows` contains the reason instead of the row. `body` is the
+/// content that an idempotency key identifies, and unused without one.
 fn write_entry<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,
     rows: impl Iterator<Item = std::result::Result<R, Unreadable>>,
-    (first, are_lines): (u64, bool),
+    terms: EntryTerms,
     body: &[u8],
     settings: &WriteSettings,
 ) -> Result<Outcomes> {
@@ -296,7 +308,7 @@ fn write_entry<R: Borrow<RowWrite>>(
             }
         }
     };
-    let mut drafts = drafts_of(engine, table, rows, (first, are_lines), settings)?;
+    let mut drafts = drafts_of(engine, table, rows, (terms.first, terms.are_lines), settings)?;
     check_images(engine, &drafts)?;
     let cut = Cut::store(engine, table, values_of(&mut drafts))?;
     let make = |next_id: &mut dyn FnMut() -> i64| writes_of(table, &drafts, next_id);
@@ -325,7 +337,8 @@ fn write_entry<R: Borrow<RowWrite>>(
     };
     // A transaction without rows only compares what was read.
     let compares_only = drafts.is_empty() && settings.transaction.is_some();
-    let is_written = compares_only || drafts.iter().any(|draft| draft.ready().is_some());
+    let stores_refused = terms.stores_refused && settings.key.is_some();
+    let is_written = compares_only || stores_refused || drafts.iter().any(|draft| draft.ready().is_some());
     let (writes, written, position) = match is_written {
         true => {
             let written = engine.write_rows(table, &make, &options);

@@ -3,6 +3,10 @@
 //! An entry whose changes are too large for one journal entry is divided into parts. Imports divide their entries in
 //! the same way. Each entry and each part has its own idempotency key, so that a repeated request continues after the
 //! last one that was stored.
+//!
+//! The division depends on the stored rows and on the indexes of the table, which can change before a request is
+//! repeated. A repeated request therefore takes the division from the stored parts: each part that is followed by
+//! another one is stored, even if all of its rows were refused. The next part begins after the rows of the stored one.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
@@ -18,7 +22,7 @@ use tideline_openapi::row::{Members, RowCounts, RowImage, RowOutcome, RowStatus,
 
 use super::draft::Unreadable;
 use super::outcome::{counts_of, outcome};
-use super::{IMAGES_MAX, Outcomes, WriteSettings, write_entry};
+use super::{EntryTerms, IMAGES_MAX, Outcomes, WriteSettings, write_entry};
 use crate::error::{Result, RowsError};
 
 /// Number of lines at which an entry of a body of lines ends.
@@ -159,6 +163,51 @@ pub(crate) struct Divided {
     pub(crate) error: Option<RowsError>,
 }
 
+/// Number of rows of the next part of an entry. It is halved if a part is too large, and doubled after parts that fit.
+///
+/// At first, it is doubled after each part. Whenever a doubled number is too large, twice as many parts must fit before
+/// the next attempt: otherwise, the rows of each part of equally large rows would be evaluated several times.
+#[derive(Debug)]
+struct PartSize {
+    rows: usize,
+    /// Number of parts that have fit since `rows` was changed.
+    fitting: usize,
+    /// Number of parts that must fit before `rows` is doubled.
+    needed: usize,
+    /// True if `rows` was doubled, and no part of this size has been attempted since.
+    is_doubled: bool,
+}
+
+impl PartSize {
+    fn new(rows: usize) -> Self {
+        Self {
+            rows,
+            fitting: 0,
+            needed: 1,
+            is_doubled: false,
+        }
+    }
+
+    /// Notes that a part was not too large.
+    fn add_fitting(&mut self) {
+        if std::mem::take(&mut self.is_doubled) {
+            self.needed = 1;
+        }
+        self.fitting += 1;
+        if self.fitting >= self.needed {
+            (self.rows, self.fitting, self.is_doubled) = (self.rows.saturating_mul(2), 0, true);
+        }
+    }
+
+    /// Halves the size, because a part with this number of rows was too large.
+    fn halve(&mut self, rows: usize) {
+        if std::mem::take(&mut self.is_doubled) {
+            self.needed = self.needed.saturating_mul(2);
+        }
+        (self.rows, self.fitting) = (rows.div_ceil(2), 0);
+    }
+}
+
 /// Writes the rows of an entry. If their changes, with those of their index entries, are too large for one journal
 /// entry, writes them in several parts. A row that is too large on its own is refused. `first` is the index of the first
 /// of `count` rows. `rows_from` returns the rows from a position on. `content_from` returns their content, which an
@@ -166,7 +215,7 @@ pub(crate) struct Divided {
 ///
 /// The first part has the idempotency key of the entry. The keys of the others end with the position of their first
 /// row, and identify the content up to the end of the entry. A repeated request therefore finds each stored part, even
-/// if it would now be divided in another way.
+/// if it would now be divided in another way. It writes no row again, because all parts before a stored one are stored.
 pub(crate) fn write_divided<R, I>(
     engine: &Engine,
     table: &WideTable,
@@ -179,64 +228,70 @@ where
     I: Iterator<Item = std::result::Result<R, Unreadable>>,
 {
     let mut all = Outcomes::default();
-    let mut size = count;
+    let mut size = PartSize::new(count);
+    let mut grows = false;
     let error = loop {
         let from = all.rows.len();
         if from >= count {
             break None;
         }
-        size = size.min(count - from);
-        match write_part(
-            engine,
-            table,
-            first,
-            (from, size),
-            (&rows_from, &content_from),
-            settings,
-        ) {
-            Ok(part) => {
-                all.repeated |= part.repeated;
-                all.position = part.position.or(all.position);
-                // The outcomes of refused rows alone are not stored. With the size of a stored part, a repeated request
-                // divides such rows like the first one, so no part contains rows that another one has stored.
-                size = part.rows.len();
-                all.rows.extend(part.rows);
-            }
-            Err(error) if error.is_large_write() && size > 1 => {
+        let taken = size.rows.min(count - from);
+        let terms = EntryTerms {
+            first: first + from as u64,
+            are_lines: true,
+            stores_refused: from + taken < count,
+        };
+        let rows = rows_from(from).take(taken);
+        let mut part = write_part(engine, table, rows, (from, terms), &content_from, settings);
+        if let Err(error) = &part
+            && error.is_large_write()
+        {
+            if taken > 1 {
                 let room = settings.key.as_ref().map_or(Ok(()), |key| {
                     let what = "rows whose index entries are too large for one journal entry";
                     check_room(key, part_key("", count).len(), what)
                 });
                 match room {
-                    Ok(()) => size = size.div_ceil(2),
+                    Ok(()) => size.halve(taken),
                     Err(error) => break Some(error),
                 }
+                continue;
             }
-            Err(error) if error.is_large_write() => all.rows.push(RowOutcome {
-                reason: Some(error.to_string()),
-                ..outcome(first + from as u64, RowStatus::Refused)
-            }),
-            Err(error) => break Some(error),
+            let refused: std::result::Result<RowWrite, _> = Err(Unreadable::from(error.to_string()));
+            let rows = iter::once(refused);
+            part = write_part(engine, table, rows, (from, terms), &content_from, settings);
         }
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => break Some(error),
+        };
+        // Earlier builds did not store parts without a valid row. Until a row is written, such a part may be followed by
+        // a stored one. With the size of the last stored part, it is divided as it was, so no part contains rows that
+        // another one has stored. After a row was written, no later part is stored.
+        grows = !part.repeated && (grows || part.counts.written > 0);
+        if part.repeated {
+            size = PartSize::new(part.rows.len());
+        } else if grows {
+            size.add_fitting();
+        }
+        all.repeated |= part.repeated;
+        all.position = part.position.or(all.position);
+        all.rows.extend(part.rows);
     };
     all.counts = counts_of(&all.rows);
     Divided { outcomes: all, error }
 }
 
 /// Writes one part of an entry, from a position on. Returns the outcomes of at least one row: those of an earlier
-/// request can be more or fewer than `size`.
-fn write_part<R, I>(
+/// request can be more or fewer than `rows`.
+fn write_part<R: Borrow<RowWrite>>(
     engine: &Engine,
     table: &WideTable,
-    first: u64,
-    (from, size): (usize, usize),
-    (rows_from, content_from): (&impl Fn(usize) -> I, &impl Fn(usize) -> io::Result<Vec<u8>>),
+    rows: impl Iterator<Item = std::result::Result<R, Unreadable>>,
+    (from, terms): (usize, EntryTerms),
+    content_from: &impl Fn(usize) -> io::Result<Vec<u8>>,
     settings: &WriteSettings,
-) -> Result<Outcomes>
-where
-    R: Borrow<RowWrite>,
-    I: Iterator<Item = std::result::Result<R, Unreadable>>,
-{
+) -> Result<Outcomes> {
     let settings = WriteSettings {
         key: settings.key.as_ref().map(|key| part_key(key, from)),
         ..settings.clone()
@@ -245,8 +300,7 @@ where
         Some(_) => content_from(from)?,
         None => Vec::new(),
     };
-    let (rows, first) = (rows_from(from).take(size), first + from as u64);
-    let part = write_entry(engine, table, rows, (first, true), &content, &settings)?;
+    let part = write_entry(engine, table, rows, terms, &content, &settings)?;
     match part.rows.is_empty() {
         false => Ok(part),
         true => Err(RowsError::Damaged {

@@ -10,6 +10,7 @@ use tideline_engine::backend::memory::Character;
 use tideline_engine::model::{TableModel, TableName, TableSpec};
 use tideline_rows::WriteSettings;
 use tideline_rows::import::{ImportSettings, ImportSource, Imported, import};
+use tideline_rows::read::newest_position;
 use tideline_rows::rekey::Rekey;
 use tideline_rows::write::{OutcomeSink, WrittenLines, write_lines};
 
@@ -48,6 +49,14 @@ fn add_indexes(engine: &Engine, table: &str, count: usize) {
             let built = engine.build_index(&building, &mut |_| ControlFlow::Continue(()));
             built.expect("it is built");
         }
+    }
+}
+
+/// Drops the indexes, so that the changes of a row are as large as the row.
+fn drop_indexes(database: &Database, count: usize) {
+    for index in 0..count {
+        let dropped = database.engine().drop_index(TABLE, &name(index));
+        dropped.expect("it is dropped");
     }
 }
 
@@ -132,10 +141,7 @@ fn the_lines_of_a_divided_body_are_written_once_also_if_it_would_then_be_divided
         assert_eq!(written.counts.written, ROWS as u64);
         let numbers: Vec<Value> = outcomes.iter().map(|outcome| outcome["index"].clone()).collect();
         assert_eq!(numbers, (0..ROWS).map(Value::from).collect::<Vec<Value>>());
-        for index in 0..indexes {
-            let dropped = database.engine().drop_index(TABLE, &name(index));
-            dropped.expect("it is dropped");
-        }
+        drop_indexes(&database, indexes);
         let (again, repeated) = send_lines(&database, &body);
         assert_eq!((again.counts, repeated), (written.counts, outcomes));
         let rows = database.naive(None);
@@ -154,18 +160,58 @@ fn large_columns(count: usize) -> serde_json::Map<String, Value> {
 
 #[test]
 fn a_repeated_request_divides_refused_lines_like_the_first_one() {
-    let database = database(8);
-    // Two of the rows are too large for one journal entry, so each line is a part.
+    // Two of the rows are too large for one journal entry, so some parts have only refused lines.
     let row =
         |id| json!({"op": "update", "key": key(id), "columns": large_columns(10), "increment": {"n": 1}});
-    let refused = json!({"op": "update", "key": {"id": 5}, "columns": {}});
-    let body = body([row(0), row(1), refused, row(3), row(4)].into_iter());
+    let refused = || json!({"op": "update", "key": {"id": 5}, "columns": {}});
+    let bodies = [
+        vec![row(0), row(1), refused(), row(3), row(4)],
+        vec![refused(), refused(), row(2), row(3), refused(), row(5), row(6)],
+        vec![row(0), refused(), refused(), refused(), row(4), row(5)],
+    ];
+    for lines in bodies {
+        for drops_indexes in [false, true] {
+            let database = database(8);
+            let body = body(lines.iter().cloned());
+            let (written, outcomes) = send_lines(&database, &body);
+            assert_eq!(outcomes.len(), lines.len());
+            if drops_indexes {
+                drop_indexes(&database, 8);
+            }
+            let (again, repeated) = send_lines(&database, &body);
+            assert_eq!((again.counts, repeated), (written.counts, outcomes));
+            let rows = database.naive(None);
+            assert_eq!(rows.len() as u64, written.counts.written);
+            assert!(rows.iter().all(|row| row["columns"]["n"] == 1));
+            let valid = lines.iter().filter(|line| line["key"]["id"].is_string());
+            assert_eq!(rows.len(), valid.count());
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_a_divided_body_grow_again_after_large_rows() {
+    const LINES: usize = 600;
+    let database = database(8);
+    // Each of the large rows is a part of its own.
+    let line = |id: usize| {
+        let columns = match id {
+            200..=202 => large_columns(10),
+            _ => serde_json::Map::new(),
+        };
+        json!({"op": "update", "key": key(id), "columns": columns, "increment": {"n": 1}})
+    };
+    let body = body((0..LINES).map(line));
+    let before = newest_position(database.engine()).0;
     let (written, outcomes) = send_lines(&database, &body);
-    assert_eq!((written.counts.written, written.counts.refused), (4, 1));
+    assert_eq!(written.counts.written, LINES as u64, "{outcomes:?}");
+    let entries = newest_position(database.engine()).0 - before;
+    assert!((4..=40).contains(&entries), "{entries}");
+    drop_indexes(&database, 8);
     let (again, repeated) = send_lines(&database, &body);
     assert_eq!((again.counts, repeated), (written.counts, outcomes));
     let rows = database.naive(None);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), LINES);
     assert!(rows.iter().all(|row| row["columns"]["n"] == 1));
 }
 
