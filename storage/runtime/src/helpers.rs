@@ -14,7 +14,7 @@ use crate::background;
 /// Threads that process items of other threads. The default has no threads.
 #[derive(Debug, Default)]
 pub struct Helpers {
-    /// The threads; `None` if there are none.
+    /// The threads; `None` if the number is 0.
     pool: Option<ThreadPool>,
     /// Number of threads that process no items.
     idle: AtomicUsize,
