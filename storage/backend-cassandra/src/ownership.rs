@@ -7,6 +7,11 @@
 //! that no other process has taken a shard of the renewing process, and clocks of different machines are never
 //! compared. The only assumption is that the speeds of the clocks agree within a quarter.
 //!
+//! A process that watches a living owner reads plainly. For a serial read the nodes vote, as for a conditional write,
+//! and two votes on one partition make each other begin again. On slow nodes they can do so until a timeout, so serial
+//! reads of watching processes would delay the owner. A plain read sees every acknowledged conditional write, but may
+//! miss one of unknown outcome. So it decides only that the process waits: serial reads precede each take.
+//!
 //! A process that joins removes rows of dead members that own no shard.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +36,11 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 const ATTEMPTS: u32 = 5;
 /// Maximum number of rows of dead members that a process removes when it joins. The limit keeps a take-over short.
 const REMOVED_MAX: usize = 16;
+/// Statement that reads the row of a member.
+const READ_MEMBER: &str =
+    "SELECT address, renewals, is_dead, stamp_max FROM member WHERE cluster = ? AND node = ?";
+/// Statement that reads the owner's part of the row of a shard.
+const READ_SHARD: &str = "SELECT epoch, owner, stamp_min FROM shard WHERE shard = ? LIMIT 1";
 
 /// Owner of a shard, as other processes see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +53,25 @@ pub struct Owner {
     pub is_dead: bool,
 }
 
+/// Way of reading the rows of leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Sees every acknowledged conditional write, and delays none.
+    Plain,
+    /// Also completes conditional writes of unknown outcome, or prevents them. Contends with conditional writes of the
+    /// same partition.
+    Serial,
+}
+
+impl Reading {
+    fn kind(self) -> RequestKind {
+        match self {
+            Self::Plain => RequestKind::Read,
+            Self::Serial => RequestKind::Conditional,
+        }
+    }
+}
+
 /// Statements of leases.
 #[derive(Debug)]
 struct Statements {
@@ -51,7 +80,9 @@ struct Statements {
     end: PreparedStatement,
     declare_dead: PreparedStatement,
     member: PreparedStatement,
+    member_plainly: PreparedStatement,
     shard: PreparedStatement,
+    shard_plainly: PreparedStatement,
     take_first: PreparedStatement,
     take: PreparedStatement,
     owners: PreparedStatement,
@@ -133,14 +164,10 @@ impl Leases {
                      IF is_dead = false AND renewals = ?",
                 )
                 .await?,
-            member: cluster
-                .prepare_serial(
-                    "SELECT address, renewals, is_dead, stamp_max FROM member WHERE cluster = ? AND node = ?",
-                )
-                .await?,
-            shard: cluster
-                .prepare_serial("SELECT epoch, owner, stamp_min FROM shard WHERE shard = ? LIMIT 1")
-                .await?,
+            member: cluster.prepare_serial(READ_MEMBER).await?,
+            member_plainly: cluster.prepare_read(READ_MEMBER).await?,
+            shard: cluster.prepare_serial(READ_SHARD).await?,
+            shard_plainly: cluster.prepare_read(READ_SHARD).await?,
             take_first: cluster
                 .prepare(
                     "UPDATE shard SET epoch = ?, owner = ?, stamp_min = ?, version = 0, fence = 0 WHERE shard = ? \
@@ -172,8 +199,9 @@ impl Leases {
     pub(crate) fn take(&self, cluster: &Cluster, shard: Shard) -> Result<Lease> {
         let mut member = self.member.lock();
         cluster.block_on(async {
-            let before = self.owned(cluster, shard).await?;
             let own = member.map(|member| member.node);
+            self.watch(cluster, shard, own).await?;
+            let before = self.owned(cluster, shard, Reading::Serial).await?;
             let reserved = match before.owner {
                 None => 0,
                 Some(owner) if Some(owner) == own => member.map_or(0, |member| member.stamp_max),
@@ -252,11 +280,11 @@ impl Leases {
     /// Returns the owner of a shard; `None` before the first take.
     pub(crate) fn owner(&self, cluster: &Cluster, shard: Shard) -> Result<Option<Owner>> {
         cluster.block_on(async {
-            let owned = self.owned(cluster, shard).await?;
+            let owned = self.owned(cluster, shard, Reading::Plain).await?;
             let Some(owner) = owned.owner else {
                 return Ok(None);
             };
-            let seen = self.seen(cluster, owner).await?;
+            let seen = self.seen(cluster, owner, Reading::Plain).await?;
             Ok(Some(Owner {
                 address: seen.as_ref().map(|seen| seen.address.clone()).unwrap_or_default(),
                 epoch: Epoch(owned.epoch as u64),
@@ -265,18 +293,22 @@ impl Leases {
         })
     }
 
-    /// Returns the highest stamp that another owner has reserved, if this owner has ended. Marks the owner as dead if
-    /// it has been silent for long enough.
-    async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid, stamp_min: i64) -> Result<i64> {
-        let Some(seen) = self.seen(cluster, owner).await? else {
-            // The row of the owner was removed. Only rows of dead members that own no shard are removed, so the owner
-            // took the shard while its row was being removed. The owner reserved its stamps earlier, by its own clock.
-            return Ok(stamps_until(stamp_min));
+    /// Fails while another process is the living owner of a shard. Reads plainly, so success does not mean that the
+    /// owner has ended.
+    async fn watch(&self, cluster: &Cluster, shard: Shard, own: Option<Uuid>) -> Result<()> {
+        let owner = self.owned(cluster, shard, Reading::Plain).await?.owner;
+        let Some(owner) = owner.filter(|owner| Some(*owner) != own) else {
+            return Ok(());
         };
-        if seen.is_dead {
-            self.watched.lock().remove(&owner);
-            return Ok(seen.stamp_max);
+        match self.seen(cluster, owner, Reading::Plain).await? {
+            Some(seen) if !seen.is_dead => self.wait_for_silence(cluster, owner, &seen).map(|_| ()),
+            _ => Ok(()),
         }
+    }
+
+    /// Returns the time for which a living owner has been silent. Fails while this time is too short to mark the owner
+    /// as dead.
+    fn wait_for_silence(&self, cluster: &Cluster, owner: Uuid, seen: &MemberRow) -> Result<Duration> {
         let lease = cluster.options.lease;
         let silence = lease + lease / 4;
         let silent_for = {
@@ -287,22 +319,31 @@ impl Leases {
             }
             since.elapsed()
         };
-        let owned_elsewhere = |left: Duration| BackendError::Unavailable {
-            reason: match seen.address.as_str() {
-                "" => "another process owns the data".to_owned(),
-                address => format!("the process at {address} owns the data"),
-            },
-            retry_after: left.clamp(Duration::from_millis(20), WATCH_INTERVAL),
-        };
-        if silent_for < silence {
-            return Err(owned_elsewhere(silence - silent_for));
+        match silent_for < silence {
+            true => Err(owned_elsewhere(seen, silence - silent_for)),
+            false => Ok(silent_for),
         }
+    }
+
+    /// Returns the highest stamp that another owner has reserved, if this owner has ended. Marks the owner as dead if
+    /// it has been silent for long enough.
+    async fn wait_for_end(&self, cluster: &Cluster, owner: Uuid, stamp_min: i64) -> Result<i64> {
+        let Some(seen) = self.seen(cluster, owner, Reading::Serial).await? else {
+            // The row of the owner was removed. Only rows of dead members that own no shard are removed, so the owner
+            // took the shard while its row was being removed. The owner reserved its stamps earlier, by its own clock.
+            return Ok(stamps_until(stamp_min));
+        };
+        if seen.is_dead {
+            self.watched.lock().remove(&owner);
+            return Ok(seen.stamp_max);
+        }
+        let silent_for = self.wait_for_silence(cluster, owner, &seen)?;
         let values = (CLUSTER, owner, seen.renewals);
         let answer = cluster
             .execute(RequestKind::Conditional, &self.statements.declare_dead, values)
             .await?;
         if !is_applied(answer)? {
-            return Err(owned_elsewhere(WATCH_INTERVAL));
+            return Err(owned_elsewhere(&seen, WATCH_INTERVAL));
         }
         tracing::warn!(
             address = seen.address,
@@ -342,7 +383,7 @@ impl Leases {
             Ok(answer) => is_applied(answer)?,
             // The row shows whether a take of unknown outcome was applied: no other process writes this pair.
             Err(BackendError::Unknown { .. }) => {
-                let now = self.owned(cluster, shard).await?;
+                let now = self.owned(cluster, shard, Reading::Serial).await?;
                 (now.epoch, now.owner) == (epoch, Some(node))
             }
             Err(error) => return Err(error),
@@ -457,11 +498,13 @@ impl Leases {
         Ok(())
     }
 
-    async fn owned(&self, cluster: &Cluster, shard: Shard) -> Result<ShardRow> {
+    async fn owned(&self, cluster: &Cluster, shard: Shard, reading: Reading) -> Result<ShardRow> {
+        let statement = match reading {
+            Reading::Plain => &self.statements.shard_plainly,
+            Reading::Serial => &self.statements.shard,
+        };
         let values = (i32::from(shard.0),);
-        let rows = cluster
-            .rows(RequestKind::Conditional, &self.statements.shard, values)
-            .await?;
+        let rows = cluster.rows(reading.kind(), statement, values).await?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<Uuid>, Option<i64>)>();
         let row = row.map_err(|error| unexpected("the read of a shard", error))?;
         Ok(
@@ -473,10 +516,12 @@ impl Leases {
         )
     }
 
-    async fn seen(&self, cluster: &Cluster, node: Uuid) -> Result<Option<MemberRow>> {
-        let rows = cluster
-            .rows(RequestKind::Conditional, &self.statements.member, (CLUSTER, node))
-            .await?;
+    async fn seen(&self, cluster: &Cluster, node: Uuid, reading: Reading) -> Result<Option<MemberRow>> {
+        let statement = match reading {
+            Reading::Plain => &self.statements.member_plainly,
+            Reading::Serial => &self.statements.member,
+        };
+        let rows = cluster.rows(reading.kind(), statement, (CLUSTER, node)).await?;
         let row = rows.maybe_first_row::<(Option<String>, i64, bool, i64)>();
         let row = row.map_err(|error| unexpected("the read of a member", error))?;
         Ok(row.map(|(address, renewals, is_dead, stamp_max)| MemberRow {
@@ -494,6 +539,18 @@ fn lease(cluster: &Cluster, epoch: Epoch, stamp_min: i64, member: Member) -> Lea
         stamp_min: Stamp(stamp_min as u64),
         stamp_max: Stamp(member.stamp_max as u64),
         holds: Some(cluster.options.lease),
+    }
+}
+
+/// Returns the error for a process that waits for a living owner. `left` is the time until the owner can be marked as
+/// dead.
+fn owned_elsewhere(seen: &MemberRow, left: Duration) -> BackendError {
+    BackendError::Unavailable {
+        reason: match seen.address.as_str() {
+            "" => "another process owns the data".to_owned(),
+            address => format!("the process at {address} owns the data"),
+        },
+        retry_after: left.clamp(Duration::from_millis(20), WATCH_INTERVAL),
     }
 }
 

@@ -29,6 +29,8 @@ const THREAD: &str = "sealer";
 /// Interval at which the trusted time is stored, in addition to the flushes that store it. After a crash, the next
 /// start counts the time since the last store as part of a jump of the clock.
 const TRUSTED_INTERVAL: Duration = Duration::from_secs(60);
+/// Longest time for which a stop waits for the store of the trusted time, if other processes can take the shard.
+const STORE_PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum pause of the thread: before a failed flush is retried, and while no generation is frozen.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -65,10 +67,38 @@ impl Flusher {
     }
 
     /// Ends the thread after the generation that it is flushing. May be called repeatedly.
+    ///
+    /// If other processes can take the shard, they wait for the end of this stop. So the stop waits at most
+    /// [`STORE_PATIENCE`] for the store of the trusted time, and then leaves the thread to itself. The store is an edit
+    /// of the manifest: it is applied before the next owner takes the shard, or it is refused, because the shard then
+    /// has another epoch. If it is not applied, the next owner starts with the time that was stored before, as after a
+    /// store that has failed.
     pub(crate) fn stop(&self) {
         self.log.flushing.lock().is_stopping = true;
         self.log.notify_flusher();
-        self.thread.join();
+        if !self.log.has_limited_lease() || self.wait_for_store() {
+            self.thread.join();
+        }
+    }
+
+    /// Waits until the stopping thread has done its last work, or has panicked. Returns false if it is still storing
+    /// the trusted time after [`STORE_PATIENCE`].
+    fn wait_for_store(&self) -> bool {
+        let log = &self.log;
+        let mut progress = log.flushing.lock();
+        while !progress.has_ended && log.check_threads().is_ok() {
+            let left = progress.storing_since.map_or(RETRY_INTERVAL, |since| {
+                STORE_PATIENCE.saturating_sub(since.elapsed())
+            });
+            if left.is_zero() {
+                if !std::mem::replace(&mut progress.is_left, true) {
+                    tracing::warn!("the trusted time is not stored yet; the stop does not wait for it");
+                }
+                return false;
+            }
+            log.flushing_changed.wait_for(&mut progress, left);
+        }
+        true
     }
 }
 
@@ -139,10 +169,14 @@ impl Worker {
             let has_failed = !self.work();
             let mut progress = log.flushing.lock();
             if progress.is_stopping {
+                progress.storing_since = Some(Instant::now());
                 drop(progress);
+                log.notify_flusher();
                 // Stores the trusted time, so that the next start counts only the time since this stop as part of a
                 // jump of the clock, and the trusted time does not go back.
                 log.store_clock();
+                log.flushing.lock().has_ended = true;
+                log.notify_flusher();
                 return;
             }
             let idle = log.frozen.lock().is_empty();

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use crate::trusted_clock::{StoredClock, TrustedNow};
 use bytes::Bytes;
@@ -71,6 +72,12 @@ pub(crate) struct FlushProgress {
     /// success, and by a caller that begins to wait for a flush.
     pub(crate) error: Option<String>,
     pub(crate) is_stopping: bool,
+    /// Time at which the stopping thread began to store the trusted time. `None` before.
+    pub(crate) storing_since: Option<Instant>,
+    /// True once the stopping thread has done its last work.
+    pub(crate) has_ended: bool,
+    /// True once a stop has not waited any longer for the thread.
+    pub(crate) is_left: bool,
 }
 
 /// Counters since the start.

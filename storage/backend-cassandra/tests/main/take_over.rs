@@ -71,6 +71,32 @@ fn an_owner_keeps_the_shard_until_it_is_silent() {
     assert_eq!(new.manifest(SHARD).expect("a manifest").rows.len(), 1);
 }
 
+/// Serial reads count as conditional requests, because they contend with those of the owner.
+#[test]
+fn a_process_that_waits_sends_no_conditional_requests() {
+    let Some(contact) = shared_node() else { return };
+    let mut keyspace = Keyspace::new(contact);
+    keyspace.0.options.lease = Duration::from_secs(3_600);
+    let (old, new) = (keyspace.open(), keyspace.open());
+    let epoch = old.take(SHARD).expect("the shard is free").epoch;
+    let conditional = || {
+        let all = new.requests();
+        let counts = all.iter().find(|counts| counts.kind == "conditional");
+        counts.map(|counts| counts.done)
+    };
+    for _ in 0..3 {
+        let owner = new.owner(SHARD).expect("a read").expect("an owner");
+        assert_eq!((owner.epoch, owner.is_dead), (epoch, false));
+        let refused = new.take(SHARD).expect_err("the owner is alive");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    }
+    assert_eq!(conditional(), Some(0));
+    old.close().expect("it closes");
+    assert!(new.owner(SHARD).expect("a read").expect("an owner").is_dead);
+    new.take(SHARD).expect("the former owner has closed");
+    assert!(conditional() > Some(0));
+}
+
 #[test]
 fn a_closed_owner_is_followed_at_once() {
     let Some(contact) = shared_node() else { return };

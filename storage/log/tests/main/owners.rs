@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
-use tideline_log::{Log, LogError, LogSettings, Opening};
+use tideline_log::{Log, LogError, LogSettings, LogThreads, Opening};
 use tideline_model::SystemClock;
 use tideline_testkit::wait::until;
 
@@ -46,4 +46,33 @@ fn a_process_that_ends_its_lease_stays_without_it() {
     until(Duration::from_secs(30), renewed).expect("the lease is renewed");
     let lost = owner.check_lease().expect_err("the lease is lost");
     assert!(matches!(lost, LogError::LeaseLost { .. }), "{lost}");
+}
+
+/// The next owner waits for the end of the stop.
+#[test]
+fn a_stop_does_not_wait_long_for_the_last_edit() {
+    /// Duration of the edit that stores the trusted time.
+    const STALLED: Duration = Duration::from_secs(60);
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(3_600), 1 << 40);
+    let threads = LogThreads::start(open(&disk), Vec::new());
+    disk.delay_round_trips(STALLED);
+    let (begun, before) = (Instant::now(), disk.round_trips());
+    threads.stop();
+    drop(threads);
+    assert!(begun.elapsed() < STALLED / 2, "{:?}", begun.elapsed());
+    let is_sent = || (disk.round_trips() == before + 1).then_some(());
+    until(Duration::from_secs(30), is_sent).expect("the edit is sent");
+}
+
+#[test]
+fn a_stop_waits_for_a_last_edit_that_is_a_little_slow() {
+    let disk = MemoryDisk::new(Character::Distributed);
+    disk.limit_leases(Duration::from_secs(3_600), 1 << 40);
+    let log = open(&disk);
+    let threads = LogThreads::start(Arc::clone(&log), Vec::new());
+    let before = log.manifest().version;
+    disk.delay_round_trips(Duration::from_millis(20));
+    threads.stop();
+    assert_eq!(log.manifest().version, before + 1, "the edit is answered");
 }
