@@ -4,13 +4,14 @@
 //! lookups are in other modules.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use tideline_key_codec::timeline_id;
 use tideline_model::{Identity, Ordinal, SearchAnalyzer, TableId, TimelineId};
 
 use crate::change::UnflushedBytes;
+use crate::change_log::ChangeLog;
 use crate::metadata::MetadataOfMetrics;
 use crate::raw_keys::RawKeyBudget;
 use crate::reader::CatalogReader;
@@ -40,6 +41,8 @@ pub struct Catalog {
     /// Held during an attribute edit, until the log has responded. Locked before `state`.
     pub(crate) editing: Mutex<()>,
     pub(crate) unflushed: Arc<UnflushedBytes>,
+    /// Log of changed rows; empty if no other process reads it.
+    pub(crate) change_log: OnceLock<Arc<ChangeLog>>,
     pub(crate) searches: SavedSearches,
     pub(crate) metadata: MetadataOfMetrics,
 }
@@ -80,6 +83,7 @@ impl Catalog {
             writing: Mutex::default(),
             editing: Mutex::new(()),
             unflushed,
+            change_log: OnceLock::new(),
             searches: SavedSearches::new(table),
             metadata: MetadataOfMetrics::new(table),
         }
@@ -88,6 +92,12 @@ impl Catalog {
     /// Returns the id of the table.
     pub fn table(&self) -> TableId {
         self.table
+    }
+
+    /// Sets the log to which changed rows of timelines are written before they are written as rows. Has no effect if a
+    /// log is set.
+    pub fn log_changes(&self, log: Arc<ChangeLog>) {
+        let _ = self.change_log.set(log);
     }
 
     /// Returns the saved searches.
@@ -313,6 +323,22 @@ impl Catalog {
                 {
                     follow(&mut state, ordinal);
                 }
+            }
+        }
+    }
+
+    /// Marks rows as possibly missing, so that the next [`write_rows`](Self::write_rows) writes them.
+    ///
+    /// A standby reads changes of rows before the rows are written, so the rows of
+    /// [`TimelinesAhead::in_doubt`](crate::TimelinesAhead::in_doubt) may be missing. Called after the replay of the
+    /// journal, and before the first write of rows.
+    pub fn doubt_rows(&self, ids: &[TimelineId]) {
+        let mut state = self.state.write();
+        for id in ids {
+            if let Some(ordinal) = state.ordinal_of(*id)
+                && state.visible.contains(ordinal.0)
+            {
+                state.set_unsaved(ordinal);
             }
         }
     }

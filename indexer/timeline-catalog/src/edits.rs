@@ -96,7 +96,13 @@ impl Edits {
 
     /// Ends loading. Called after all rows are loaded, and again after the whole journal is replayed.
     pub(crate) fn loaded(&mut self) {
+        let numbers = &self.numbers;
+        self.by_number
+            .retain(|(number, ordinal)| numbers[ordinal.0 as usize] == *number);
         self.by_number.sort_unstable();
+        // A row that was loaded again has the same number.
+        self.by_number.dedup();
+        self.replaced = 0;
         self.confirmed.clear();
     }
 
@@ -112,11 +118,18 @@ impl Edits {
     /// An edit that only a row holds is kept. It was made after the removal, because older rows are deleted before a
     /// removal is acknowledged.
     pub(crate) fn forget_confirmed(&mut self, ordinal: Ordinal) {
-        if !self.confirmed.remove(ordinal.0) {
-            return;
+        if self.confirmed.remove(ordinal.0) {
+            self.unload(ordinal);
         }
+    }
+
+    /// Makes a timeline unedited, as if newly registered. Has no effect on a timeline that was never edited.
+    pub(crate) fn unload(&mut self, ordinal: Ordinal) {
         let at = ordinal.0 as usize;
-        if std::mem::take(&mut self.numbers[at]) > 0 {
+        let Some(number) = self.numbers.get_mut(at) else {
+            return;
+        };
+        if std::mem::take(number) > 0 {
             self.replaced += 1;
             self.types.remove(self.sets.get(self.has[at]));
             self.sets

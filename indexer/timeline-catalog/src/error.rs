@@ -30,6 +30,9 @@ pub enum CatalogError {
     /// A key in the key space of the catalog is not a catalog key.
     #[error("a key of {0} bytes in the catalog's key space is not a catalog key")]
     DamagedKey(usize),
+    /// A record of changed catalog rows is damaged.
+    #[error("a record of changed catalog rows is damaged")]
+    DamagedRecord,
     /// A timeline in the journal or the rows has the ordinal of another timeline, or an id that is known with another
     /// ordinal or identity.
     #[error("timeline {id} with ordinal {ordinal} conflicts with the catalog")]

@@ -20,6 +20,8 @@
 //! | [`metadata`] | [`MetadataOfMetrics`]: type, help and unit of metrics |
 //! | [`editing`] | setting and removing attributes |
 //! | [`change`] | catalog changes that are committed through the log |
+//! | [`change_log`] | [`ChangeLog`]: records of changed rows for standbys |
+//! | [`ahead`] | [`TimelinesAhead`]: timelines that a standby reads before it takes over the data |
 //! | [`error`] | errors of the catalog |
 //! | `store` | loading, saving and removing rows |
 //! | `unsaved_rows` | rows of searches and metrics that the next flush writes |
@@ -51,10 +53,12 @@
 //! timeline.
 #![doc = include_str!("../FORMAT.md")]
 
+pub mod ahead;
 pub mod attributes;
 pub mod cardinality;
 pub mod catalog;
 pub mod change;
+pub mod change_log;
 pub mod editing;
 pub mod error;
 pub mod metadata;
@@ -75,9 +79,11 @@ mod store;
 mod symbols;
 mod unsaved_rows;
 
+pub use ahead::TimelinesAhead;
 pub use attributes::{AttributeType, AttributeValue, Attributes};
 pub use catalog::{Catalog, CatalogOptions, IDENTITY_BYTES_MAX, Registered};
 pub use change::{CatalogChange, CatalogRow, Commit, CommitError, UnflushedBytes};
+pub use change_log::ChangeLog;
 pub use editing::AttributeChanges;
 pub use error::CatalogError;
 pub use metadata::{MetadataOfMetrics, MetricKind, MetricMetadata};

@@ -219,11 +219,7 @@ impl State {
             return Ok(*number);
         }
         let number = u32::try_from(self.shapes.len()).map_err(|_| CatalogError::Full("shapes"))?;
-        let position = |source: &String| {
-            let symbol = self.symbols.get(source)?;
-            keys.iter().position(|key| *key == symbol)
-        };
-        let source = self.source_tags.iter().find_map(position);
+        let source = source_of(&self.source_tags, &self.symbols, &keys);
         self.shapes.push(Shape {
             measurement,
             keys: keys.into(),
@@ -269,6 +265,64 @@ impl State {
             self.edits.load(ordinal, edited);
         }
         Ok(())
+    }
+
+    /// Loads a row, like [`insert`](Self::insert) and [`set_loaded`](Self::set_loaded), in place of an earlier row of the
+    /// timeline.
+    pub(crate) fn reload(&mut self, id: TimelineId, row: &Row<'_>) -> Result<()> {
+        let is_same = |known: &Ordinal| {
+            *known == row.ordinal
+                && self.measurement(*known) == row.measurement
+                && self.tags(*known).eq(row.tags.iter().copied())
+        };
+        if self.ordinal_of(id).as_ref().is_some_and(is_same) {
+            self.edits.unload(row.ordinal);
+            if row.edit > 0 {
+                let edited = self.edited(row.edit, &row.attributes)?;
+                self.edits.load(row.ordinal, edited);
+            }
+            return Ok(());
+        }
+        self.unload(id);
+        self.insert(id, row.ordinal, row.measurement, row.tags.iter().copied())?;
+        self.set_loaded(row.ordinal, row.edit, &row.attributes)
+    }
+
+    /// Removes a loaded timeline, as if its row had not been read. Its texts and tag values stay in memory. Has no effect
+    /// on an unknown timeline.
+    pub(crate) fn unload(&mut self, id: TimelineId) {
+        let ids = &self.ids;
+        let found = self
+            .by_id
+            .find_entry(id.low(), |ordinal| ids[ordinal.0 as usize] == id);
+        let Ok(found) = found else { return };
+        let (ordinal, _) = found.remove();
+        self.visible.remove(ordinal.0);
+        self.changes += 1;
+        let (names, measurement, tags) = self.counted(ordinal);
+        names.remove(measurement, tags);
+        self.edits.unload(ordinal);
+        let index = ordinal.0 as usize;
+        self.slots[index].stage = Stage::Absent;
+        self.ids[index] = TimelineId::MIN;
+        self.free_from = self.free_from.min(index);
+    }
+
+    /// Replaces this empty state by one that was loaded without settings, and keeps the settings of this state.
+    pub(crate) fn take_loaded(&mut self, loaded: Self) {
+        let Self {
+            source_tags,
+            analyzers,
+            raw_keys,
+            ..
+        } = std::mem::replace(self, loaded);
+        self.source_tags = source_tags;
+        self.analyzers = analyzers;
+        self.raw_keys = raw_keys;
+        for shape in &mut self.shapes {
+            shape.source = source_of(&self.source_tags, &self.symbols, &shape.keys);
+        }
+        self.edits.loaded();
     }
 
     /// Creates the edit with this number and the resulting attributes.
@@ -417,6 +471,14 @@ impl State {
             + self.outdated.serialized_size()
             + self.names.memory_bytes()
     }
+}
+
+/// Returns the index of the source tag in `keys`; `None` if no key is a source tag.
+fn source_of(source_tags: &[String], symbols: &SymbolTable, keys: &[Symbol]) -> Option<usize> {
+    source_tags.iter().find_map(|source| {
+        let symbol = symbols.get(source)?;
+        keys.iter().position(|key| *key == symbol)
+    })
 }
 
 fn shape_hash(measurement: Symbol, keys: &[Symbol]) -> u64 {

@@ -21,6 +21,7 @@ use tideline_key_codec::{
 };
 use tideline_model::{Durability, Ordinal, TableId};
 
+use crate::ahead::TimelinesAhead;
 use crate::catalog::{Catalog, CatalogOptions};
 use crate::metadata::MetadataOfMetrics;
 use crate::row::Row;
@@ -44,9 +45,36 @@ impl Catalog {
     /// [`CatalogError::Full`] if a 32-bit number space is exhausted.
     pub fn load(backend: &dyn Backend, table: TableId, options: CatalogOptions) -> Result<Self> {
         let catalog = Self::new(table, options);
-        let mut state = catalog.state.write();
+        catalog.load_timelines(backend)?;
+        catalog.load_settings(backend)?;
+        Ok(catalog)
+    }
+
+    /// Loads a table like [`load`](Self::load), but takes its timelines from `ahead`, which must be
+    /// [complete](TimelinesAhead::complete). After the replay of the journal and before the first write of rows, call
+    /// [`doubt_rows`](Self::doubt_rows) with the timelines of [`TimelinesAhead::in_doubt`].
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if the backend cannot be read; [`CatalogError::DamagedSearch`] for a damaged row.
+    pub fn load_ahead(
+        backend: &dyn Backend,
+        table: TableId,
+        options: CatalogOptions,
+        ahead: &mut TimelinesAhead,
+    ) -> Result<Self> {
+        let catalog = Self::new(table, options);
+        if let Some(loaded) = ahead.take(table) {
+            catalog.state.write().take_loaded(loaded);
+        }
+        catalog.load_settings(backend)?;
+        Ok(catalog)
+    }
+
+    fn load_timelines(&self, backend: &dyn Backend) -> Result<()> {
+        let mut state = self.state.write();
         let page = backend.capabilities().page_advice;
-        each_catalog_row(backend, table, page, &mut |rows| {
+        each_catalog_row(backend, self.table, page, &mut |rows| {
             for stored in rows {
                 let key = parse_catalog_key(&stored.key);
                 let (_, id) = key.ok_or(CatalogError::DamagedKey(stored.key.len()))?;
@@ -57,10 +85,12 @@ impl Catalog {
             Ok(())
         })?;
         state.edits.loaded();
-        drop(state);
-        catalog.searches.load(backend)?;
-        catalog.metadata.load(backend)?;
-        Ok(catalog)
+        Ok(())
+    }
+
+    fn load_settings(&self, backend: &dyn Backend) -> Result<()> {
+        self.searches.load(backend)?;
+        self.metadata.load(backend)
     }
 
     /// Writes the rows that may differ from memory: rows of visible timelines, saved searches and metadata of metrics.
@@ -85,6 +115,9 @@ impl Catalog {
         writing.timelines = self.write_timelines(backend, stamp, Durability::Buffered, |state| {
             &state.unsaved | &state.outdated
         })?;
+        if let Some(log) = self.change_log.get() {
+            log.all_written(backend, self.table, stamp)?;
+        }
         writing.searches = self.searches.write_rows(backend, stamp)?;
         writing.metrics = self.metadata.write_rows(backend, stamp)?;
         Ok(())
@@ -150,7 +183,13 @@ impl Catalog {
             if changes.is_empty() {
                 return Ok(written);
             }
+            let log = self.change_log.get();
+            let recorded = log.map(|log| log.record(backend, self.table, &changes, stamp));
+            let recorded = recorded.transpose()?;
             write_changes(backend, &changes, stamp, durability)?;
+            if let (Some(log), Some(recorded)) = (log, &recorded) {
+                log.written(recorded);
+            }
             for change in &changes {
                 let rows = match &change.row.value {
                     Some(_) => &mut written.rows,
@@ -371,7 +410,8 @@ fn read_ahead(
     }
 }
 
-fn bytes_of(change: &RowChange) -> usize {
+/// Returns the size of a row change, in bytes.
+pub(crate) fn bytes_of(change: &RowChange) -> usize {
     change.key.len() + change.value.as_ref().map_or(0, Bytes::len)
 }
 

@@ -5,5 +5,5 @@
 pub use tideline_timeline_catalog::value::AttributeRef;
 pub use tideline_timeline_catalog::{
     AttributeChanges, AttributeType, AttributeValue, CatalogReader, CountedName, Entry, MetricKind,
-    MetricMetadata, NameSelection,
+    MetricMetadata, NameSelection, TimelinesAhead,
 };

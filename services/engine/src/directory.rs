@@ -20,7 +20,9 @@ use tideline_log::{
 use tideline_model::{Durability, Identity, Ordinal, SequenceNumber, TableId, TimelineId};
 use tideline_series_store::TimelineDirectory;
 use tideline_timeline_catalog::value::AttributeRef;
-use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogError, RawKeyBudget, UnflushedBytes};
+use tideline_timeline_catalog::{
+    Catalog, CatalogChange, CatalogError, ChangeLog, RawKeyBudget, UnflushedBytes,
+};
 
 use crate::activity::Activity;
 
@@ -35,6 +37,8 @@ pub(crate) struct Catalogs {
     unflushed: Arc<UnflushedBytes>,
     /// Budget of the raw key caches of all catalogs.
     raw_key_budget: Arc<RawKeyBudget>,
+    /// Log of changed catalog rows, for standbys.
+    change_log: Arc<ChangeLog>,
 }
 
 /// Number of journal bytes of catalog changes at which rows are written; bounds the replay of the next start.
@@ -85,6 +89,11 @@ impl Catalogs {
         &self.unflushed
     }
 
+    /// Returns the log of changed catalog rows.
+    pub(crate) fn change_log(&self) -> &Arc<ChangeLog> {
+        &self.change_log
+    }
+
     /// Returns the budget of the raw key caches of all catalogs.
     pub(crate) fn raw_key_budget(&self) -> &Arc<RawKeyBudget> {
         &self.raw_key_budget
@@ -100,9 +109,13 @@ impl Catalogs {
             return known;
         }
         let mut by_table = self.by_table.write();
-        let table_state = by_table.entry(table).or_insert_with(|| TableState {
-            catalog: Arc::new(catalog()),
-            activity: Arc::default(),
+        let table_state = by_table.entry(table).or_insert_with(|| {
+            let catalog = Arc::new(catalog());
+            catalog.log_changes(Arc::clone(&self.change_log));
+            TableState {
+                catalog,
+                activity: Arc::default(),
+            }
         });
         table_state.clone()
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use tideline_model::{Clock, TableId, TableName, Tier};
 use tideline_runtime::{Helpers, MemoryAccount};
 use tideline_search_index::{IndexOptions, IndexStatus, SearchIndex};
 use tideline_series_store::{OtherObjects, Recovery, Replayed, SeriesStore, StoreError, StoreStats};
-use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError};
+use tideline_timeline_catalog::{Catalog, CatalogChange, CatalogOptions, CommitError, TimelinesAhead};
 use tideline_wide_table::WideStats;
 use tideline_wide_table::{WideModel, WideReplay, WideStore};
 
@@ -251,16 +251,26 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, settings: Settings) -> Result<Self> {
+        Self::open_ahead(backend, clock, settings, None)
+    }
+
+    /// Opens a database like [`open`](Self::open). The timelines that `ahead` holds are not read again, if the process
+    /// that owned the data before has written down all changes since.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `open`.
+    pub fn open_ahead(
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        ahead: Option<TimelinesAhead>,
+    ) -> Result<Self> {
         let recovery = Recovery::begin(backend, Arc::clone(&clock), settings.store.clone())?;
         let catalogs = Arc::new(Catalogs::new(settings.raw_key_cache_bytes));
         let backend = recovery.backend();
         catalogs.use_backend(Arc::clone(backend));
-        for table in recovery.tables() {
-            let options = catalog_options(&catalogs, table.spec().source_tags.clone());
-            let catalog = Catalog::load(backend.as_ref(), table.id(), options)?;
-            catalog.set_analyzers(table.spec().attribute_analyzers.clone());
-            catalogs.get_or_insert(table.id(), || catalog);
-        }
+        let ahead = load_catalogs(&catalogs, &recovery, ahead)?;
         let mut replay = CatalogReplay(Arc::clone(&catalogs));
         let opening = recovery.opening();
         let rows_replay = WideReplay::new(opening.manifest(), opening.rows(), opening.trusted_now());
@@ -271,7 +281,9 @@ impl Engine {
             ..settings.rows
         };
         let rows = OnceLock::new();
+        // The log calls this after the replay, and before it writes anything.
         let model = |log: &Arc<Log>| -> Vec<Arc<dyn LogModel>> {
+            begin_changes(&catalogs, log, ahead.as_ref());
             let archive = settings.store.archive.clone();
             let open = || Arc::new(WideStore::open(log, &rows_replay, archive, of_rows));
             let store = rows.get_or_init(open);
@@ -348,6 +360,18 @@ impl Engine {
         engine.index.detach_others();
         engine.follow_searches();
         Ok(engine)
+    }
+
+    /// Writes down that changes of timelines are logged, so that standbys can read timelines ahead. Does nothing if no
+    /// other process can take over the data. To be called once after a start, when requests are served.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the backend. Standbys then read timelines ahead after the next flush.
+    pub fn announce_changes(&self) -> Result<()> {
+        let stamps = self.store.stamps();
+        let log = self.catalogs.change_log();
+        Ok(log.announce(self.store.backend().as_ref(), &mut || stamps.next())?)
     }
 
     /// Returns a handle for one request, restricted to the rights of its principal: every function that finds a table
@@ -576,6 +600,60 @@ impl Engine {
             self.index.attach(Arc::clone(&table_state.catalog));
         }
         table_state
+    }
+}
+
+/// Loads the catalogs of all tables. Returns the timelines that were read ahead if they were used.
+fn load_catalogs(
+    catalogs: &Catalogs,
+    recovery: &Recovery,
+    ahead: Option<TimelinesAhead>,
+) -> Result<Option<TimelinesAhead>> {
+    let backend = recovery.backend().as_ref();
+    let mut ahead = ahead.and_then(|ahead| completed(ahead, recovery));
+    for table in recovery.tables() {
+        let options = catalog_options(catalogs, table.spec().source_tags.clone());
+        let catalog = match &mut ahead {
+            Some(ahead) => Catalog::load_ahead(backend, table.id(), options, ahead)?,
+            None => Catalog::load(backend, table.id(), options)?,
+        };
+        catalog.set_analyzers(table.spec().attribute_analyzers.clone());
+        catalogs.get_or_insert(table.id(), || catalog);
+    }
+    Ok(ahead)
+}
+
+/// Switches the log of changed catalog rows on if other processes can take over the data, and marks the rows that are in
+/// doubt. Called before the first write of rows.
+fn begin_changes(catalogs: &Catalogs, log: &Log, ahead: Option<&TimelinesAhead>) {
+    if log.backend().capabilities().is_shared {
+        catalogs.change_log().begin(log.epoch());
+    }
+    for (table, ids) in ahead.into_iter().flat_map(TimelinesAhead::in_doubt) {
+        if let Some(table_state) = catalogs.get(table) {
+            table_state.catalog.doubt_rows(ids);
+        }
+    }
+}
+
+/// Returns the timelines that were read ahead, completed; `None` if all timelines must be read again.
+fn completed(ahead: TimelinesAhead, recovery: &Recovery) -> Option<TimelinesAhead> {
+    let begun = Instant::now();
+    let ahead = ahead.followed_by(recovery.opening().epoch())?;
+    match ahead.complete(recovery.backend().as_ref()) {
+        Ok(Some(ahead)) => {
+            let timelines = ahead.timelines();
+            tracing::info!(took = ?begun.elapsed(), timelines, "the timelines that were read ahead are complete");
+            Some(ahead)
+        }
+        Ok(None) => {
+            tracing::info!("the timelines that were read ahead cannot be completed; all timelines are read");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the timelines that were read ahead cannot be completed; all timelines are read");
+            None
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Read-ahead after a start: the order of names, and when each timeline was first and last seen.
+//! Work after a start that no request waits for, above all read-ahead: the order of names, and when each timeline was
+//! first and last seen.
 //!
 //! The values of a tag are sorted when they are first listed, which delays that request. The spans of timelines (times
 //! of the oldest and newest point) are kept in memory, together with the latest values. After a start, spans are read
@@ -19,9 +20,15 @@ const TABLE_BYTES_MAX: u64 = 1 << 30;
 const STEPS: usize = 8;
 
 impl Engine {
-    /// Sorts the names of each table, and reads the spans of tables of up to 1 GiB ahead, step by step. Ends when this
-    /// is done, a read fails or the engine is dropped. To be called in a separate thread.
+    /// Announces the log of changed timelines to standbys, sorts the names of each table, and reads the spans of tables
+    /// of up to 1 GiB ahead, step by step. Ends when this is done, a read fails or the engine is dropped. To be called in
+    /// a separate thread.
     pub fn warm(engine: &Weak<Self>) {
+        if let Some(engine) = engine.upgrade()
+            && let Err(error) = engine.announce_changes()
+        {
+            tracing::warn!(%error, "standbys cannot read timelines ahead before the next flush");
+        }
         let tables = engine.upgrade().map(|engine| engine.tables()).unwrap_or_default();
         for table in tables {
             table.catalog.sort_names();

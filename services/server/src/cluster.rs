@@ -21,6 +21,7 @@ use std::{fs, io, thread};
 use tideline_backend_cassandra::{CassandraBackend, CassandraOptions};
 use tideline_engine::ErrorKind as EngineErrorKind;
 use tideline_engine::backend::{Backend, BackendError, Epoch, ErrorKind, Shard};
+use tideline_engine::catalog::TimelinesAhead;
 use tideline_engine::model::Clock;
 use tideline_http::standby::{self, KnownOwner};
 use tokio::runtime::Handle;
@@ -30,6 +31,7 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, INDEX_FOLDER};
 use crate::error::{Result, ServerError};
 use crate::installation::{self, CLUSTER_LOCK, STORE};
+use crate::read_ahead::ReadAhead;
 use crate::server::{Process, Server, Stop};
 
 /// The shard with all data.
@@ -42,6 +44,9 @@ const RECONNECT_AFTER: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_millis(250);
 /// Interval at which an owner checks whether it lost the data.
 const LOSS_INTERVAL: Duration = Duration::from_millis(100);
+/// Denominator of the share of `memory.max` that timelines of a standby may take. The timelines of an owner have a
+/// higher limit of their own.
+const AHEAD_PART: u64 = 4;
 /// Longest time for which the service of a standby finishes its requests after it has ended.
 const HAND_OVER: Duration = Duration::from_millis(200);
 
@@ -114,8 +119,9 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     options.advertise = config.advertised(process.address);
     let standing = Standing::begin(config, &process, Arc::clone(&clock))?;
     let runtime = process.runtime.handle();
-    let taken = take_data(&options, &standing.known, &process.stop, runtime);
-    let (backend, before) = match taken {
+    let ahead_bytes_max = config.memory_plan().max_bytes / AHEAD_PART;
+    let taken = take_data(&options, &standing.known, &process.stop, runtime, ahead_bytes_max);
+    let (backend, before, ahead) = match taken {
         Ok(Some(taken)) if !standing.serving.is_finished() => taken,
         other => {
             // The service then has the last handles of the sockets, so new connections are refused as soon as it ends.
@@ -133,7 +139,9 @@ pub fn start(config: &Config, clock: Arc<dyn Clock>, listening: impl FnOnce(Sock
     let stop = process.stop.clone();
     let opened = Arc::clone(&backend);
     let runtime = runtime.clone();
-    let server = Server::start_in(process, config, clock, |_| Ok((opened as Arc<dyn Backend>, None)));
+    let server = Server::start_in(process, config, clock, ahead, |_| {
+        Ok((opened as Arc<dyn Backend>, None))
+    });
     let server = match server {
         // An expired lease is an error of this kind, too.
         Err(ServerError::Engine { source, .. }) if source.kind() == EngineErrorKind::Unavailable => {
@@ -257,14 +265,18 @@ impl Standing {
     }
 }
 
-/// Connects, and takes the data as soon as it has no live owner. Returns the backend and the previous epoch; `None`
-/// after a stop request.
+/// Backend with the taken data, the previous epoch, and the timelines that were read ahead.
+type TakenData = (Arc<CassandraBackend>, Epoch, Option<TimelinesAhead>);
+
+/// Connects, and takes the data as soon as it has no live owner. Meanwhile, reads up to `ahead_bytes_max` bytes of
+/// timelines ahead. Returns `None` after a stop request.
 fn take_data(
     options: &CassandraOptions,
     known: &watch::Sender<KnownOwner>,
     stop: &Stop,
     runtime: &Handle,
-) -> Result<Option<(Arc<CassandraBackend>, Epoch)>> {
+    ahead_bytes_max: u64,
+) -> Result<Option<TakenData>> {
     let failed = |source| ServerError::Cluster {
         keyspace: options.keyspace.clone(),
         source,
@@ -297,12 +309,16 @@ fn take_data(
             Err(error) => return Err(failed(error)),
         }
     };
+    let mut ahead = ReadAhead::start(Arc::clone(&backend) as Arc<dyn Backend>, ahead_bytes_max)?;
     loop {
         if stop.is_requested() {
             return Ok(None);
         }
-        match take_once(&backend, &options.advertise, &stand) {
-            Ok(before) => return Ok(Some((backend, before))),
+        match take_once(&backend, &options.advertise, &stand, &mut ahead) {
+            Ok(before) => {
+                let ahead = ahead.end(Epoch(before.0 + 1));
+                return Ok(Some((backend, before, ahead)));
+            }
             Err(BackendError::Unavailable { retry_after, .. }) => {
                 stop.wait_at_most(retry_after.min(RETRY_MAX), runtime);
             }
@@ -312,11 +328,13 @@ fn take_data(
     }
 }
 
-/// Tries to take the data. Returns the previous epoch. `own` is the advertised address of this process.
+/// Tries to take the data. Returns the previous epoch. `own` is the advertised address of this process. While another
+/// process owns the data, `ahead` reads its timelines.
 fn take_once(
     backend: &CassandraBackend,
     own: &str,
     stand: &impl Fn(Option<String>, String),
+    ahead: &mut ReadAhead,
 ) -> std::result::Result<Epoch, BackendError> {
     let owner = backend
         .owner(SHARD)
@@ -325,6 +343,9 @@ fn take_once(
     let taken = backend.take(SHARD).map(|lease| Epoch(lease.epoch.0 - 1));
     if let Err(error) = &taken {
         let living = owner.filter(|owner| !owner.is_dead && error.kind() == ErrorKind::Unavailable);
+        if let Some(owner) = &living {
+            ahead.follow(owner.epoch);
+        }
         let address = living
             .map(|owner| owner.address)
             .filter(|address| !address.is_empty());

@@ -15,6 +15,7 @@
 //! | [`memory`] | [`MemoryLimit`]: the memory of the control group or machine |
 //! | [`server`] | [`Server`]: start, wait, stop |
 //! | [`cluster`] | the same for a server whose data is in a cluster: stand by, take over, serve |
+//! | `read_ahead` | timelines that a standby reads before it takes over |
 //! | [`copy`](mod@copy) | copy of all data between a data folder and a cluster |
 //! | `installation` | creation of a data folder, and whether an earlier release made it |
 //! | `descriptors` | division of file descriptors between store and connections |
@@ -33,6 +34,8 @@ pub mod error;
 mod installation;
 pub mod logging;
 pub mod memory;
+#[cfg(feature = "cassandra")]
+mod read_ahead;
 pub mod server;
 mod unix_socket;
 

@@ -16,6 +16,7 @@ use tideline_backend_fjall::FjallBackend;
 use tideline_engine::Engine;
 use tideline_engine::archive::Archive;
 use tideline_engine::backend::Backend;
+use tideline_engine::catalog::TimelinesAhead;
 use tideline_engine::model::{Clock, Timestamp};
 use tideline_engine::runtime::{Helpers, Supervisor, ThreadFailure};
 use tideline_http::Listeners;
@@ -123,14 +124,15 @@ impl Server {
         clock: Arc<dyn Clock>,
         open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
     ) -> Result<Self> {
-        Self::start_in(Process::begin(config)?, config, clock, open)
+        Self::start_in(Process::begin(config)?, config, clock, None, open)
     }
 
-    /// Starts a server in a process that already listens.
+    /// Starts a server in a process that already listens, and that may have read timelines ahead.
     pub(crate) fn start_in(
         process: Process,
         config: &Config,
         clock: Arc<dyn Clock>,
+        ahead: Option<TimelinesAhead>,
         open: impl FnOnce(&Supervisor) -> Result<(Arc<dyn Backend>, Option<PathBuf>)>,
     ) -> Result<Self> {
         let listeners = process.listeners(config)?;
@@ -164,7 +166,7 @@ impl Server {
             config,
             clock,
             &supervisor,
-            backend,
+            (backend, ahead),
             scratch.as_deref(),
         )?);
         let mut scheduling = config.scheduler.clone();
@@ -174,13 +176,6 @@ impl Server {
             Models::of_engine(&engine),
             scheduling,
         ));
-        let ahead = Arc::downgrade(&engine);
-        // The thread is detached: it holds no reference to the engine between its steps, and closing the
-        // database ends it. It only reads ahead, so nothing depends on it.
-        let warmer = std::thread::Builder::new().name("warmer".to_owned());
-        warmer
-            .spawn(move || Engine::warm(&ahead))
-            .map_err(ServerError::Threads)?;
         let mut http = config.http_settings();
         let webhooks = config.webhook_settings();
         http.changes.webhooks = webhooks.map_err(|reason| ServerError::Webhooks { reason })?;
@@ -211,6 +206,14 @@ impl Server {
             let reason = end.map_or_else(|error| error.to_string(), |()| "it ended immediately".to_owned());
             return Err(ServerError::Serve { reason });
         }
+        let warmed = Arc::downgrade(&engine);
+        // The thread is detached: it holds no reference to the engine between its steps, and closing the
+        // database ends it. It mostly reads ahead, so nothing depends on it. It starts when the service serves, because
+        // the first requests need the cores more.
+        let warmer = std::thread::Builder::new().name("warmer".to_owned());
+        warmer
+            .spawn(move || Engine::warm(&warmed))
+            .map_err(ServerError::Threads)?;
         Ok(Self {
             address,
             engine,
@@ -496,7 +499,7 @@ fn open_engine(
     config: &Config,
     clock: Arc<dyn Clock>,
     supervisor: &Supervisor,
-    backend: Arc<dyn Backend>,
+    (backend, ahead): (Arc<dyn Backend>, Option<TimelinesAhead>),
     scratch: Option<&Path>,
 ) -> Result<Engine> {
     let archive = config.archive_settings().map(|mut archive| {
@@ -531,10 +534,11 @@ fn open_engine(
     let helpers = Helpers::start("row-reads", helper_count(in_flight)).map_err(ServerError::Threads)?;
     settings.helpers = Arc::new(helpers);
     let begun = Instant::now();
-    let engine = Engine::open(backend, clock, settings).map_err(|source| ServerError::Engine {
-        data_dir: config.data_dir.clone(),
-        source,
-    })?;
+    let engine =
+        Engine::open_ahead(backend, clock, settings, ahead).map_err(|source| ServerError::Engine {
+            data_dir: config.data_dir.clone(),
+            source,
+        })?;
     let stats = engine.stats();
     tracing::info!(
         took = ?begun.elapsed(),

@@ -13,6 +13,7 @@
 //! | `METADATA` | 12 | table ‖ metric name | type, help and unit (timeline-catalog's `FORMAT.md`) | timeline-catalog |
 //! | `REQUESTS` | 14 | table ‖ request key | outcome of a request with an idempotency key | log |
 //! | `SEARCHES` | 16 | table ‖ name | saved search (timeline-catalog's `FORMAT.md`) | timeline-catalog |
+//! | `CATALOG_CHANGES` | 17 | epoch ‖ number | recent changes of catalog rows (timeline-catalog's `FORMAT.md`) | timeline-catalog, only if other processes can take over the data |
 //! | chunks | – | timeline id ‖ chunk start | chunk (`chunk`'s `FORMAT.md`) | series-store, in segments, one bucket per leading bits of the id |
 //! | lists | – | list ‖ page | page of a list that is too long for the segment's manifest row | series-store, in segments, in a separate bucket |
 //!
@@ -69,7 +70,10 @@ pub mod space {
     pub const REQUESTS: Space = Space(14);
     /// Saved searches.
     pub const SEARCHES: Space = Space(16);
-    /// All key spaces.
+    /// Recent changes of catalog rows, from which a standby completes the timelines that it has read ahead.
+    pub const CATALOG_CHANGES: Space = Space(17);
+    /// All key spaces of a database. A copy of a database has no `CATALOG_CHANGES`, because the keys of this space
+    /// contain epochs of the original.
     pub const ALL: [Space; 6] = [CATALOG, SCHEMAS, DELETES, METADATA, REQUESTS, SEARCHES];
 }
 
@@ -213,6 +217,36 @@ pub fn parse_catalog_key(key: &[u8]) -> Option<(TableId, TimelineId)> {
     Some((
         TableId(u32::from_be_bytes(*table)),
         TimelineId(id.try_into().ok()?),
+    ))
+}
+
+/// Returns the partition of the recent changes of catalog rows.
+pub fn catalog_changes_partition() -> Partition {
+    Partition::space(space::CATALOG_CHANGES, SINGLE_SHARD_BUCKET)
+}
+
+/// Returns the key of a record of changed catalog rows: the epoch of the owner that wrote it, then its number.
+pub fn catalog_changes_key(epoch: u64, number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&epoch.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Returns the key range of the records of an epoch from a number on.
+pub fn catalog_changes_from(epoch: u64, number: u64) -> KeyRange {
+    KeyRange {
+        start: catalog_changes_key(epoch, number).to_vec(),
+        end: KeyRange::prefix(&epoch.to_be_bytes()).end,
+    }
+}
+
+/// Parses the key of a record of changed catalog rows into epoch and number; `None` if its length is not 16 bytes.
+pub fn parse_catalog_changes_key(key: &[u8]) -> Option<(u64, u64)> {
+    let (epoch, number) = key.split_first_chunk::<8>()?;
+    Some((
+        u64::from_be_bytes(*epoch),
+        u64::from_be_bytes(number.try_into().ok()?),
     ))
 }
 

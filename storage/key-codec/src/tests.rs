@@ -32,6 +32,11 @@ proptest! {
     fn named_and_catalog_keys_read_back(table in any::<u32>(), id in any::<[u8; 16]>(), name in any::<Vec<u8>>()) {
         let (table, id) = (TableId(table), TimelineId(id));
         prop_assert_eq!(parse_catalog_key(&catalog_key(table, id)), Some((table, id)));
+        let (epoch, number) = (u64::from(table.0), id.low());
+        let key = catalog_changes_key(epoch, number);
+        prop_assert_eq!(parse_catalog_changes_key(&key), Some((epoch, number)));
+        prop_assert!(catalog_changes_from(epoch, number).contains(&key));
+        prop_assert!(!catalog_changes_from(epoch, 0).contains(&catalog_changes_key(epoch + 1, number)));
         let named = named_key(table, &name);
         prop_assert_eq!(parse_named_key(&named), Some((table, name.as_slice())));
         prop_assert!(table_rows(space::CATALOG, table).1.contains(&catalog_key(table, id)));

@@ -133,6 +133,11 @@ impl Opening {
         &self.backend
     }
 
+    /// Returns the epoch in which this process owns the shard.
+    pub fn epoch(&self) -> Epoch {
+        self.ownership.epoch
+    }
+
     /// Returns the manifest rows that all models share, decoded.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tideline_backend::BackendError;
-use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
+use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk, WriteFault};
+use tideline_backend::{BackendError, Epoch};
 use tideline_model::{GeoPoint, Identity, TimelineId};
 
 use super::*;
 use crate::change::tests::{Journal, check, options, save, unknown};
 use crate::{
-    AttributeRef, AttributeType, AttributeValue, Attributes, CatalogChange, CatalogReader, CommitError,
-    CountedKey,
+    AttributeRef, AttributeType, AttributeValue, Attributes, CatalogChange, CatalogReader, ChangeLog,
+    CommitError, CountedKey,
 };
 
 const TABLE: TableId = TableId(7);
@@ -29,6 +29,11 @@ struct Database {
     stamp: u64,
     /// Entries committed since the journal was last cleared.
     journal: Vec<Entry>,
+    /// Epoch of the owner; a restart begins the next one.
+    epoch: Epoch,
+    log: Arc<ChangeLog>,
+    /// Timelines that the next owner has read ahead.
+    ahead: Option<TimelinesAhead>,
 }
 
 enum Entry {
@@ -43,12 +48,43 @@ impl Database {
     fn new(character: Character) -> Self {
         let disk = MemoryDisk::new(character);
         let backend = MemoryBackend::open(&disk);
-        Self {
+        let database = Self {
             disk,
             backend,
             catalog: Arc::new(Catalog::new(TABLE, options())),
             stamp: 0,
             journal: Vec::new(),
+            epoch: Epoch(1),
+            log: Arc::default(),
+            ahead: None,
+        };
+        database.begin_epoch();
+        database
+    }
+
+    fn begin_epoch(&self) {
+        if self.backend.capabilities().is_shared {
+            self.log.begin(self.epoch);
+            self.catalog.log_changes(Arc::clone(&self.log));
+        }
+    }
+
+    /// Reads the timelines as a standby does. Does nothing if no other process can take over the data.
+    fn read_ahead(&mut self) {
+        if !self.backend.capabilities().is_shared {
+            return;
+        }
+        let stamp = &mut self.stamp;
+        self.log
+            .announce(&self.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+        self.ahead = TimelinesAhead::read(&self.backend, self.epoch, &|_| true).expect("sound rows");
+        assert!(self.ahead.is_some());
+    }
+
+    fn catch_up(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            assert!(ahead.catch_up(&self.backend).expect("sound records"));
         }
     }
 
@@ -125,7 +161,21 @@ impl Database {
 
     fn restart(&mut self) {
         self.backend = MemoryBackend::open(&self.disk);
-        self.catalog = Arc::new(Catalog::load(&self.backend, TABLE, options()).expect("sound rows"));
+        self.epoch.0 += 1;
+        let ahead = self.ahead.take();
+        let ahead = ahead.map(|ahead| ahead.followed_by(self.epoch).expect("no other owner"));
+        let ahead = ahead.and_then(|ahead| ahead.complete(&self.backend).expect("sound records"));
+        let mut in_doubt: Vec<TimelineId> = Vec::new();
+        let loaded = match ahead {
+            Some(mut ahead) => {
+                ahead.in_doubt().for_each(|(_, ids)| in_doubt.extend(ids));
+                Catalog::load_ahead(&self.backend, TABLE, options(), &mut ahead)
+            }
+            None => Catalog::load(&self.backend, TABLE, options()),
+        };
+        self.catalog = Arc::new(loaded.expect("sound rows"));
+        self.log = Arc::default();
+        self.begin_epoch();
         for entry in &self.journal {
             match entry {
                 Entry::Introduce(id, ordinal, identity) => self
@@ -136,6 +186,7 @@ impl Database {
                 Entry::Change(entry) => self.catalog.replay(entry).expect("what was written"),
             }
         }
+        self.catalog.doubt_rows(&in_doubt);
         self.catalog.replayed();
     }
 }
@@ -183,6 +234,8 @@ enum Step {
     Remove(usize),
     Save,
     SaveOnly,
+    ReadAhead,
+    CatchUp,
     Restart,
 }
 
@@ -198,6 +251,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(Step::Remove),
         1 => Just(Step::Save),
         1 => Just(Step::SaveOnly),
+        1 => Just(Step::ReadAhead),
+        2 => Just(Step::CatchUp),
         1 => Just(Step::Restart),
     ]
 }
@@ -261,6 +316,8 @@ proptest! {
                     database.save_only();
                     possible.clear();
                 }
+                Step::ReadAhead => database.read_ahead(),
+                Step::CatchUp => database.catch_up(),
                 Step::Restart => {
                     let mut before = describe(&database.catalog.reader());
                     database.restart();
@@ -385,6 +442,109 @@ fn many_rows_of_a_cluster_are_read_with_requests_in_flight() {
         matches!(stopped, Err(CatalogError::Full(_))),
         "an error ends the read"
     );
+}
+
+/// Saves while the write after the record is lost.
+fn save_without_rows(database: &mut Database) {
+    let (stamp, disk) = (&mut database.stamp, &database.disk);
+    let mut writes = 0;
+    let mut losing = || {
+        writes += 1;
+        if writes == 2 {
+            disk.fail_write(WriteFault::Lost);
+        }
+        next(stamp)
+    };
+    save(&database.catalog, &database.backend, &mut losing).expect_err("the rows are not written");
+}
+
+#[test]
+fn timelines_read_ahead_are_complete_after_a_take_over() {
+    let mut database = Database::new(Character::Distributed);
+    for number in 0..1_500 {
+        let ordinal = database.register(number);
+        database.introduce(ordinal);
+    }
+    database.save();
+    database.read_ahead();
+    let edited = Ordinal(3);
+    database.edit(edited, "owner", text("ops")).expect("visible");
+    database.remove(Ordinal(5));
+    database.save_removals();
+    for number in 1_500..1_800 {
+        let ordinal = database.register(number);
+        database.introduce(ordinal);
+    }
+    database.save();
+    database.catch_up();
+    database.edit(edited, "owner", text("db")).expect("visible");
+    database.save();
+    let before = describe(&database.catalog.reader());
+    let round_trips = database.disk.round_trips();
+    database.restart();
+    let round_trips = database.disk.round_trips() - round_trips;
+    assert_eq!(describe(&database.catalog.reader()), before);
+    assert_eq!(before.len(), 1_799);
+    // The last records, the saved searches and the metadata of metrics.
+    assert!(round_trips < 8, "{round_trips} round trips");
+    let source = |entry: crate::Entry<'_>| entry.source().map(str::to_owned);
+    let source = database.catalog.reader().entry(edited).and_then(source);
+    assert_eq!(source.as_deref(), Some("h3"));
+    assert_eq!(database.catalog.unsaved(), 0, "all rows are known to be written");
+    database.restart();
+    assert_eq!(describe(&database.catalog.reader()), before);
+}
+
+#[test]
+fn a_new_timeline_whose_row_is_missing_is_written_by_the_next_owner() {
+    let mut database = Database::new(Character::Distributed);
+    database.read_ahead();
+    let ordinal = database.register(1);
+    database.introduce(ordinal);
+    save_without_rows(&mut database);
+    let before = describe(&database.catalog.reader());
+    database.restart();
+    assert_eq!(describe(&database.catalog.reader()), before);
+    assert_eq!(database.catalog.unsaved(), 1, "its row is in doubt");
+    database.save();
+    database.restart();
+    assert_eq!(describe(&database.catalog.reader()), before);
+}
+
+#[test]
+fn a_removed_timeline_whose_row_is_left_is_deleted_by_the_next_owner() {
+    let mut database = Database::new(Character::Distributed);
+    let ordinal = database.register(1);
+    database.introduce(ordinal);
+    database.save();
+    database.read_ahead();
+    database.remove(ordinal);
+    save_without_rows(&mut database);
+    database.restart();
+    assert!(database.catalog.is_empty());
+    assert_eq!(database.catalog.unsaved(), 1, "its row is still stored");
+    database.save();
+    database.restart();
+    assert!(database.catalog.is_empty());
+}
+
+#[test]
+fn timelines_read_ahead_are_of_no_use_after_another_owner() {
+    let mut database = Database::new(Character::Distributed);
+    database.read_ahead();
+    let ahead = database.ahead.take().expect("it was read");
+    assert!(
+        ahead.followed_by(Epoch(3)).is_none(),
+        "epoch 2 was another process"
+    );
+    // An owner of an older build writes no records.
+    database.epoch = Epoch(9);
+    let ahead = TimelinesAhead::read(&database.backend, database.epoch, &|_| true).expect("sound rows");
+    let ahead = ahead.and_then(|ahead| ahead.followed_by(Epoch(10)));
+    let ahead = ahead.expect("no other owner");
+    assert!(ahead.complete(&database.backend).expect("sound").is_none());
+    let unwanted = TimelinesAhead::read(&database.backend, database.epoch, &|_| false);
+    assert!(unwanted.expect("sound rows").is_none());
 }
 
 #[test]

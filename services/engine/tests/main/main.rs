@@ -12,6 +12,7 @@ mod indexes;
 mod lost_rows;
 mod models;
 mod open_edits;
+mod read_ahead;
 mod settings;
 mod support;
 mod system_tables;

@@ -19,7 +19,7 @@ use tideline_model::{
 };
 use tideline_search_index::FindRequest;
 use tideline_series_store::{Order, Selection};
-use tideline_timeline_catalog::AttributeValue;
+use tideline_timeline_catalog::{AttributeValue, TimelinesAhead};
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * SECOND;
@@ -63,6 +63,14 @@ impl Fixture {
         let mut settings = Settings::new(self.index.path().join("index"));
         set(&mut settings);
         Engine::open(Arc::new(self.backend()), Arc::new(self.clock.clone()), settings)
+    }
+
+    /// Opens the database with timelines that were read before.
+    pub(crate) fn open_ahead(&self, ahead: TimelinesAhead) -> Engine {
+        let settings = Settings::new(self.index.path().join("index"));
+        let clock = Arc::new(self.clock.clone());
+        let engine = Engine::open_ahead(Arc::new(self.backend()), clock, settings, Some(ahead));
+        engine.expect("the engine opens")
     }
 
     /// Returns direct access to the stored database, to damage it.

@@ -233,6 +233,7 @@ fn a_stopping_owner_flushes_while_it_serves_and_then_hands_over() {
     one.wait_for(|line| line.contains("this process owns the data"));
     let (mut two, second) = cluster.serve("two");
     wait_for_role(second, "standby");
+    two.wait_for(|line| line.contains("the timelines are read ahead"));
     let mut written: Vec<String> = (0..100).map(|number| format!("h{number:03}")).collect();
     for host in &written {
         write(first, host);
@@ -241,6 +242,7 @@ fn a_stopping_owner_flushes_while_it_serves_and_then_hands_over() {
     written.push("h100".to_owned());
     let taken_in = write(second, "h100");
     println!("first write through the next owner: {taken_in:?}");
+    two.wait_for(|line| line.contains("the timelines that were read ahead are complete"));
     let opened = two.wait_for(|line| line.contains("the database is open"));
     let replayed = opened.split("replayed_entries=").nth(1).unwrap_or_default();
     let replayed: u64 = replayed.trim().parse().unwrap_or_else(|_| panic!("{opened}"));
