@@ -207,10 +207,10 @@ impl<'a> Mutation<'a> {
         if newer.effect != Effect::Update {
             return newer.normalized(versions_max);
         }
-        // Updating a deleted row recreates it.
-        let effect = match self.effect {
-            Effect::Delete => Effect::Replace,
-            effect => effect,
+        // Updating a deleted row recreates it, with the time of the update, as if the delete was already flushed.
+        let (effect, time) = match self.effect {
+            Effect::Delete => (Effect::Replace, newer.time),
+            effect => (effect, self.time.max(newer.time)),
         };
         let mut columns = Vec::with_capacity(self.columns.len() + newer.columns.len());
         let mut changes = newer.columns.into_iter().peekable();
@@ -226,7 +226,7 @@ impl<'a> Mutation<'a> {
         columns.extend(changes);
         let merged = Self {
             effect,
-            time: self.time.max(newer.time),
+            time,
             columns,
         };
         merged.normalized(versions_max)

@@ -565,7 +565,9 @@ impl Tracer {
                     self.add(at, change);
                 }
                 Effect::Update => {
-                    (self.time, self.exists, self.gone) = (self.time.max(since), true, None);
+                    // A deleted row is recreated with the time of the update.
+                    let time = if self.exists { self.time.max(since) } else { since };
+                    (self.time, self.exists, self.gone) = (time, true, None);
                     self.changes.push((at, number));
                     self.add(at, change);
                 }

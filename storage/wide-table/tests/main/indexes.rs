@@ -178,6 +178,35 @@ fn findings(backend: &dyn Backend, index: &tideline_wide_table::Index) -> Vec<St
     checked.expect("it is checked").findings
 }
 
+/// A client can give an update an earlier time than the delete before it.
+#[test]
+fn a_row_that_an_update_recreates_has_the_time_of_the_update_as_its_entry_has() {
+    for is_flushed in [false, true] {
+        let disk = MemoryDisk::new(Character::Embedded);
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::open(&disk));
+        let database = Database::open(Arc::clone(&backend), 1);
+        database.set_indexes(&ready());
+        let key = encoded("k");
+        database.write_one(put(&key, 5, &[("a", 1), ("b", 1)]));
+        database.write_one(write_of(&key, 9, Action::Delete));
+        if is_flushed {
+            database.flush();
+        }
+        database.write_one(set(&key, 3, "a", 2));
+        let time = || database.row(key.as_bytes()).map(|row| row.time);
+        assert_eq!(time(), Some(3));
+        assert_eq!(database.trace(key.as_bytes()).time, Some(3));
+        database.write_one(set(&key, 2, "b", 7));
+        assert_eq!(time(), Some(3), "an update of a row does not lower its time");
+        database.flush();
+        assert_eq!(time(), Some(3));
+        assert_eq!(indexed_rows(&database), [Bytes::from(key)]);
+        let index = database.indexes().remove(0);
+        assert_eq!(findings(&*backend, &index), Vec::<String>::new());
+        database.close();
+    }
+}
+
 #[test]
 fn entries_of_rows_in_another_tier_are_found() {
     let disk = MemoryDisk::new(Character::Embedded);
