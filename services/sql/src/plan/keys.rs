@@ -145,17 +145,11 @@ impl Access {
                     Err(error @ (LayoutError::BehindHash { .. } | LayoutError::ReversedRange { .. })) => {
                         self.reason.get_or_insert(error.to_string());
                     }
-                    Err(LayoutError::ProductTooLarge { actual, limit, .. }) => {
-                        let actual = actual.unwrap_or(u64::MAX);
-                        return Err(SqlError::OverLimit {
-                            message: format!(
-                                "the lists of IN select {actual} ranges, over the limit of {limit}; give a value of \
-                                 every key column, or shorten a list"
-                            ),
-                            limit,
-                            actual,
-                        });
-                    }
+                    Err(LayoutError::ProductTooLarge {
+                        factors,
+                        actual,
+                        limit,
+                    }) => return Err(too_many_ranges(&factors, lists, actual, limit)),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -192,18 +186,22 @@ impl Access {
             ranges: Vec::new(),
             is_ordered: true,
         };
-        for prefix in &self.product(layout, lists, RANGES_MAX)? {
+        let product = self.product(layout, lists, RANGES_MAX)?;
+        for prefix in &product {
             let next = &self.tests[lists];
             let ranges = layout.ranges(&prefix, (bound(&next.lower), bound(&next.upper)))?;
-            all.ranges.extend(ranges.ranges);
-            all.is_ordered &= ranges.is_ordered;
-            if all.ranges.len() as u64 > RANGES_MAX {
+            // Each combination of values has one range per bucket.
+            let buckets = ranges.ranges.len();
+            let actual = product.count().checked_mul(buckets as u64);
+            if actual.is_none_or(|actual| actual > RANGES_MAX) {
                 return Err(LayoutError::ProductTooLarge {
-                    factors: Vec::new(),
-                    actual: Some(all.ranges.len() as u64),
+                    factors: product.factors().chain([buckets]).collect(),
+                    actual,
                     limit: RANGES_MAX,
                 });
             }
+            all.ranges.extend(ranges.ranges);
+            all.is_ordered &= ranges.is_ordered;
         }
         Ok(all)
     }
@@ -384,5 +382,32 @@ pub(super) fn text_literal(text: String, like: &Name) -> Literal {
         value: LiteralValue::Text(text),
         at: like.at,
         is_parameter: false,
+    }
+}
+
+/// Returns the error of `IN` lists that select too many ranges. `factors` are the lengths of the lists, and then the
+/// number of buckets, if each combination of the `lists` values has a range in each bucket.
+fn too_many_ranges(factors: &[usize], lists: usize, actual: Option<u64>, limit: u64) -> SqlError {
+    let (lengths, buckets) = factors.split_at(lists.min(factors.len()));
+    let mut product: Vec<String> = lengths.iter().map(usize::to_string).collect();
+    let in_buckets = match buckets {
+        [buckets] if *buckets > 1 => {
+            product.push(format!("{buckets} buckets"));
+            ", because each combination of values has a range in each bucket"
+        }
+        _ => "",
+    };
+    let actual = actual.unwrap_or(u64::MAX);
+    let product = match product.len() {
+        ..=1 => String::new(),
+        _ => format!("{} = ", product.join(" × ")),
+    };
+    SqlError::OverLimit {
+        message: format!(
+            "the lists of IN select {product}{actual} ranges, over the limit of {limit}{in_buckets}; give a value of \
+             every key column, or shorten a list"
+        ),
+        limit,
+        actual,
     }
 }

@@ -475,6 +475,11 @@ fn large_statements_are_refused_with_the_limit() {
         assert!(error.to_string().contains(said), "{said}: {error}");
         assert_eq!(kind(&error), Kind::OverLimit, "{said}: {error}");
     }
+    database.succeed("CREATE TABLE spread (p BIGINT, q BIGINT, PRIMARY KEY (bucket(q, 64), p, q))");
+    let error = database.fail("SELECT * FROM spread WHERE p IN (1, 2, 3, 4, 5)");
+    let said =
+        "5 × 64 buckets = 320 ranges, over the limit of 256, because each combination of values has a range";
+    assert!(error.to_string().contains(said), "{error}");
     // The limit applies to each expression. Complete lists in parentheses are not counted, so a long list is accepted.
     assert!(parse(&format!("SELECT * FROM t WHERE a IN ({long_list})"), &[]).is_ok());
     let keys: Vec<String> = (0..2_001).map(|a| a.to_string()).collect();
