@@ -24,7 +24,7 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
-use tideline_backend::{BackendError, REQUEST_BUCKETS, RequestCounts, Result};
+use tideline_backend::{BackendError, ErrorKind, REQUEST_BUCKETS, RequestCounts, Result};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::data_center::{self, Location};
@@ -331,7 +331,12 @@ impl Cluster {
                 Effect::Final => false,
             };
             if !may_repeat || begun.elapsed() + pause >= self.options.call_timeout {
-                counted.failed.fetch_add(1, Ordering::Relaxed);
+                // A scan that met too many deleted rows is repeated in smaller parts.
+                let counter = match failure.error.kind() {
+                    ErrorKind::TooManyDead => &counted.repeated,
+                    _ => &counted.failed,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
                 return Err(Self::failed(kind, failure));
             }
             counted.repeated.fetch_add(1, Ordering::Relaxed);

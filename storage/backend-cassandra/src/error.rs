@@ -91,7 +91,7 @@ impl Failure {
             DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => {
                 Self::unavailable(Effect::Unknown, described())
             }
-            DbError::ReadFailure { .. } if message.contains("TOO_MANY_TOMBSTONES") => {
+            DbError::ReadFailure { .. } if is_dead_rows(message) => {
                 Self::last(BackendError::TooManyDead { reason: described() })
             }
             DbError::Invalid if is_size(message) => Self::last(BackendError::Misconfigured {
@@ -107,6 +107,14 @@ impl Failure {
             _ => Self::unavailable(Effect::Unknown, described()),
         }
     }
+}
+
+/// Returns true if a message is about a read that met too many deleted rows. Nodes with `read_thresholds_enabled` name
+/// only the setting.
+fn is_dead_rows(message: &str) -> bool {
+    ["TOO_MANY_TOMBSTONES", "tombstone_failure_threshold"]
+        .iter()
+        .any(|part| message.contains(part))
 }
 
 /// Returns true if a message is about the size of a request.

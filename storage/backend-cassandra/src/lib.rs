@@ -18,6 +18,7 @@
 //! | `ownership` | leases, epochs, and the take-over from an owner that stopped |
 //! | `manifest`, `journal` | the shard's rows that other owners must see in order |
 //! | `rows`, `units` | rows of spaces, parts and segments, and the list of parts and segments |
+//! | `dead_rows` | scans of ranges with more deleted rows than a node reads for one request |
 //! | [`check`] | checks of a cluster before it is used |
 //! | [`fixture`] | keyspaces for tests |
 //!
@@ -32,6 +33,7 @@ mod backend;
 pub mod check;
 mod cluster;
 mod data_center;
+mod dead_rows;
 mod error;
 pub mod fixture;
 mod journal;

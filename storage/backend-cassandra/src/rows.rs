@@ -1,10 +1,11 @@
 //! Rows of segments, parts and key spaces.
 //!
 //! The three kinds of units have tables of the same form. A page is read by one request, so that it is a consistent
-//! snapshot. A node holds a page in memory while it answers, and cannot limit the page by bytes. Each request therefore
-//! has a maximum number of rows, which depends on the sizes of the rows that were last read from the table. So a page
-//! can end before its limit.
+//! snapshot. If the request meets too many deleted rows, [`dead_rows`](crate::dead_rows) divides it. A node holds a page
+//! in memory while it answers, and cannot limit the page by bytes. Each request therefore has a maximum number of rows,
+//! which depends on the sizes of the rows that were last read from the table. So a page can end before its limit.
 
+use std::borrow::Borrow;
 use std::iter::once;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +20,11 @@ use scylla::serialize::writers::RowWriter;
 use scylla::statement::prepared::PreparedStatement;
 use tideline_backend::page::PageBuilder;
 use tideline_backend::{
-    Direction, KeyRange, Page, PageLimit, Partition, Result, Row, RowChange, ScanRange, Unit,
+    Direction, ErrorKind, KeyRange, Page, PageLimit, Partition, Result, Row, RowChange, ScanRange, Unit,
 };
 
 use crate::cluster::{Cluster, RequestKind, one_partition};
+use crate::dead_rows::{self, Found};
 use crate::error::unexpected;
 
 /// Timestamp of rows that are written once.
@@ -212,8 +214,37 @@ impl Rows {
         if range.end.as_ref().is_some_and(|end| *end <= range.start) {
             return Ok(builder.complete());
         }
+        let asked = self.place(partition.unit).0.rows_to_ask(limit);
+        let found = match self.read(cluster, partition, range, direction, asked).await {
+            Err(error) if error.kind() == ErrorKind::TooManyDead => {
+                let query = move |keys: KeyRange| self.read(cluster, partition, keys, direction, asked);
+                return dead_rows::scan(range, direction, limit, &query).await;
+            }
+            found => found?,
+        };
+        for row in found.rows {
+            if builder.is_full() {
+                return Ok(builder.partial());
+            }
+            builder.push(row);
+        }
+        Ok(match found.is_complete {
+            true => builder.complete(),
+            false => builder.partial(),
+        })
+    }
+
+    /// Reads at most `asked` rows of a range by one request.
+    async fn read(
+        &self,
+        cluster: &Cluster,
+        partition: Partition,
+        range: impl Borrow<KeyRange>,
+        direction: Direction,
+        asked: u64,
+    ) -> Result<Found> {
+        let range: &KeyRange = range.borrow();
         let (table, unit) = self.place(partition.unit);
-        let asked = table.rows_to_ask(limit);
         let statement =
             &table.scans[usize::from(range.end.is_none())][usize::from(direction == Direction::Descending)];
         let (bucket, start, limit) = (i32::from(partition.bucket), range.start.as_slice(), asked as i32);
@@ -237,17 +268,8 @@ impl Rows {
             rows.push(Row { key, value });
         }
         table.note(&rows);
-        let is_last_request = (rows.len() as u64) < asked;
-        for row in rows {
-            if builder.is_full() {
-                return Ok(builder.partial());
-            }
-            builder.push(row);
-        }
-        Ok(match is_last_request {
-            true => builder.complete(),
-            false => builder.partial(),
-        })
+        let is_complete = (rows.len() as u64) < asked;
+        Ok(Found { rows, is_complete })
     }
 
     /// Scans many ranges with several requests in flight, until their pages together reach the limit.

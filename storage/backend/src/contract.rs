@@ -483,7 +483,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     ///
     /// - `Corrupt`: stored bytes are damaged.
-    /// - `TooManyDead`: too many deleted rows are in the range.
+    /// - `TooManyDead`: too many deleted rows are in the range, and the backend cannot read it in smaller parts.
     /// - `Unavailable` or `Timeout`: the engine does not respond.
     fn scan(
         &self,

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use tideline_backend::{
-    Backend, Direction, KeyRange, PageLimit, Partition, Row, RowChange, SegmentRef, Space, Stamp,
+    Backend, Direction, KeyRange, PageLimit, Partition, Row, RowChange, ScanRange, SegmentRef, Space, Stamp,
     VALUE_BYTES_MAX,
 };
 use tideline_model::{Durability, GroupId, SegmentId, SequenceNumber, Tier};
@@ -113,6 +113,70 @@ fn a_partition_with_many_deleted_rows_is_scanned() {
         assert_eq!(rows.len(), 1, "the last row is left");
         assert_eq!(rows[0].key, DELETED.to_be_bytes()[..]);
     }
+}
+
+#[test]
+fn more_deleted_rows_than_a_node_reads_are_scanned() {
+    /// Deleted rows in each of two groups; a node reads at most 100,000 for one request.
+    const DELETED: u64 = 105_000;
+    let Some(contact) = shared_node() else { return };
+    let keyspace = Keyspace::new(contact);
+    let backend = keyspace.open();
+    let stamp = backend.take(SHARD).expect("the shard is free").stamp_min;
+    let key = |number: u64| [&[1, 0, 0, 0, 5][..], &number.to_be_bytes()[..]].concat();
+    let between = DELETED;
+    // A delete leaves the same mark whether its row exists or not.
+    let deleted: Vec<u64> = (0..=2 * DELETED).filter(|number| *number != between).collect();
+    for numbers in deleted.chunks(1_000) {
+        let changes = numbers.iter().map(|number| RowChange {
+            key: key(*number).into(),
+            value: None,
+        });
+        let changes: Vec<RowChange> = changes.collect();
+        backend
+            .write(ROWS, &changes, stamp, Durability::Synced)
+            .expect("a write");
+    }
+    let live = [vec![0], key(between), vec![2, 3]];
+    let puts = live.each_ref().map(|key| RowChange {
+        key: key.clone().into(),
+        value: Some(Bytes::from_static(b"value")),
+    });
+    backend
+        .write(ROWS, &puts, stamp, Durability::Synced)
+        .expect("a write");
+
+    let limit = PageLimit {
+        rows_max: 100,
+        bytes_max: 1 << 20,
+    };
+    let mut descending = live.clone();
+    descending.reverse();
+    for (direction, expected) in [
+        (Direction::Ascending, &live),
+        (Direction::Descending, &descending),
+    ] {
+        let rows = scanned(&backend, direction, limit);
+        let keys: Vec<Vec<u8>> = rows.iter().map(|row| row.key.to_vec()).collect();
+        assert_eq!(keys, expected, "{direction:?}");
+    }
+    let first = |from: &[u8]| {
+        let row = backend.first(ROWS, from).expect("the first row");
+        row.map(|row| row.key.to_vec())
+    };
+    assert_eq!(first(&[1]), Some(key(between)));
+    assert_eq!(first(&key(between + 1)), Some(vec![2, 3]));
+    assert_eq!(first(&[3]), None);
+    let ranges = [KeyRange::prefix(&[1]), KeyRange::prefix(&[2])].map(|keys| ScanRange {
+        partition: ROWS,
+        keys,
+    });
+    let pages = backend.scan_many(&ranges, limit).expect("pages");
+    let rows = pages.iter().flat_map(|page| &page.rows);
+    let keys: Vec<Vec<u8>> = rows.map(|row| row.key.to_vec()).collect();
+    assert_eq!(keys, live[1..]);
+    let read = backend.requests()[0];
+    assert!(read.failed == 0 && read.repeated > 0, "{read:?}");
 }
 
 #[test]
