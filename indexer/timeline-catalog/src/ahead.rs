@@ -214,6 +214,11 @@ impl TimelinesAhead {
     }
 
     fn apply(&mut self, number: u64, record: &Record<'_>) -> Result<()> {
+        if record.drops_table() {
+            self.tables.remove(&record.table);
+            // Rows that the owner has not removed belong to no table. The next owner removes them.
+            self.in_doubt.retain(|_, (table, _)| *table != record.table);
+        }
         for (id, row) in &record.rows {
             self.put(record.table, *id, *row)?;
         }

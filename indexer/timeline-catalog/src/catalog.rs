@@ -4,6 +4,7 @@
 //! lookups are in other modules.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -38,6 +39,8 @@ pub struct Catalog {
     /// Rows written by the last flush. The lock is held while rows are written, so that an older row never overwrites a
     /// newer one. Locked before `state`. The committer of the log never waits for this lock.
     pub(crate) writing: Mutex<WrittenRows>,
+    /// True if the table was dropped, so that no rows are written any more. Used while `writing` is locked.
+    pub(crate) is_dropped: AtomicBool,
     /// Held during an attribute edit, until the log has responded. Locked before `state`.
     pub(crate) editing: Mutex<()>,
     pub(crate) unflushed: Arc<UnflushedBytes>,
@@ -81,6 +84,7 @@ impl Catalog {
             table,
             state: RwLock::new(State::new(source_tags, raw_key_budget)),
             writing: Mutex::default(),
+            is_dropped: AtomicBool::new(false),
             editing: Mutex::new(()),
             unflushed,
             change_log: OnceLock::new(),

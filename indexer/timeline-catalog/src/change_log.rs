@@ -8,6 +8,9 @@
 //! removes the records of earlier epochs. An owner of an older build writes no records, so the absence of all records of
 //! an epoch shows that the rows may have changed without a record.
 //!
+//! When a table is dropped, a record without rows states that all rows of the table are removed. Ids of tables are never
+//! reused, so no later record has rows of the table.
+//!
 //! A record states two numbers of its epoch:
 //!
 //! - Records from `kept_from` on are kept. A reader that needs an earlier record reads all rows again.
@@ -40,6 +43,9 @@ const RECORD_BYTES: usize = 16 << 10;
 const WRITE_BYTES: usize = 1 << 20;
 /// Bytes of records at which the older half is removed. A standby that is behind by more reads all rows again.
 const LOG_BYTES_MAX: usize = 32 << 20;
+
+/// Table of an empty record. No table has this id.
+const NO_TABLE: TableId = TableId(0);
 
 /// Source of timestamps for rows.
 type NextStamp<'a> = dyn FnMut() -> tideline_backend::Result<Stamp> + 'a;
@@ -118,6 +124,31 @@ impl ChangeLog {
         Ok(Recorded(Some(first)))
     }
 
+    /// Writes a record that all rows of a table are about to be removed, because the table was dropped. Call
+    /// [`written`](Self::written) after their removal. No row of the table may be written during and after the call.
+    pub(crate) fn record_drop(
+        &self,
+        backend: &dyn Backend,
+        table: TableId,
+        stamp: &mut NextStamp<'_>,
+    ) -> Result<Recorded> {
+        let mut log = self.0.lock();
+        let Some(writing) = &mut *log else {
+            return Ok(Recorded(None));
+        };
+        writing.announce(backend, stamp)?;
+        // Rows of the table that an earlier call could not write are not needed any more.
+        writing.unwritten.retain(|_, of| *of != table);
+        let first = writing.next;
+        let is_settled = writing.unwritten.is_empty();
+        // Until the rows are removed, a standby that reads all rows also reads this record.
+        writing.unwritten.insert(first, table);
+        writing.put_without_rows(backend, table, stamp)?;
+        // After a crash, no rows of this record are in doubt: the next start removes rows of tables that do not exist.
+        writing.is_settled = is_settled;
+        Ok(Recorded(Some(first)))
+    }
+
     /// Marks the rows of a group of records as written.
     pub(crate) fn written(&self, recorded: &Recorded) {
         if let (Some(writing), Recorded(Some(first))) = (&mut *self.0.lock(), recorded) {
@@ -143,7 +174,7 @@ impl ChangeLog {
         writing.unwritten.retain(|_, of| *of != table);
         match writing.is_settled || !writing.unwritten.is_empty() {
             true => Ok(()),
-            false => writing.put_empty(backend, stamp),
+            false => writing.put_without_rows(backend, NO_TABLE, stamp),
         }
     }
 }
@@ -155,11 +186,17 @@ impl Writing {
         }
         // Records of earlier epochs, and of another database whose rows were copied.
         backend.remove_rows(catalog_changes_partition(), &KeyRange::ALL, stamp()?)?;
-        self.put_empty(backend, stamp)
+        self.put_without_rows(backend, NO_TABLE, stamp)
     }
 
-    fn put_empty(&mut self, backend: &dyn Backend, stamp: &mut NextStamp<'_>) -> Result<()> {
-        let record = self.encode(TableId(0), &mut iter::empty().peekable());
+    /// Writes a record without rows: an empty record, or the drop of a table.
+    fn put_without_rows(
+        &mut self,
+        backend: &dyn Backend,
+        table: TableId,
+        stamp: &mut NextStamp<'_>,
+    ) -> Result<()> {
+        let record = self.encode(table, &mut iter::empty().peekable());
         self.write(backend, vec![record], stamp)?;
         self.is_settled = self.unwritten.is_empty();
         Ok(())
@@ -273,6 +310,13 @@ pub(crate) struct Record<'a> {
     pub(crate) rows: Vec<(TimelineId, Option<&'a [u8]>)>,
 }
 
+impl Record<'_> {
+    /// Returns true if all rows of the table are removed, because the table was dropped.
+    pub(crate) fn drops_table(&self) -> bool {
+        self.rows.is_empty() && self.table != NO_TABLE
+    }
+}
+
 impl<'a> Record<'a> {
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self> {
         let content = bytes
@@ -329,11 +373,19 @@ mod tests {
             (TimelineId(*b"fedcba9876543210"), None),
         ];
         assert_eq!(record.rows, rows);
+        assert!(!record.drops_table());
         for at in 0..golden.len() {
             assert!(Record::decode(&golden[..at]).is_err(), "cut at {at}");
             let mut flipped = golden.clone();
             flipped[at] ^= 1;
             assert!(Record::decode(&flipped).is_err(), "byte {at}");
+        }
+        for (table, drops_table) in [(0, false), (7, true)] {
+            let mut golden: Vec<u8> = vec![1, 2, 0xac, 0x02, table];
+            let sum = checksum(&golden);
+            golden.extend_from_slice(&sum);
+            let record = Record::decode(&golden).expect("golden");
+            assert_eq!(record.drops_table(), drops_table, "table {table}");
         }
     }
 }

@@ -17,7 +17,7 @@ use tideline_model::{TableId, Timestamp};
 use self::row::{decode, encode};
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, each_row};
 use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
@@ -381,15 +381,6 @@ impl MetadataOfMetrics {
                 "dropped metadata of metrics: too many metrics, too many bytes, or an empty or too long name"
             );
         }
-    }
-
-    /// Deletes all rows of a dropped table.
-    pub(crate) fn remove_all(
-        backend: &dyn Backend,
-        table: TableId,
-        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<()> {
-        remove_rows(backend, space::METADATA, table, stamp)
     }
 }
 

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::Catalog;
 use crate::change::{Changed, Commit, EntryRows, RowKind};
-use crate::store::{ROWS_AT_ONCE, each_row, remove_rows};
+use crate::store::{ROWS_AT_ONCE, each_row};
 use crate::unsaved_rows::UnsavedRows;
 use crate::{CatalogError, Result};
 
@@ -135,15 +135,6 @@ impl SavedSearches {
     pub(crate) fn rows_synced(&self, written: &BTreeSet<Box<str>>) {
         self.unsaved.synced(written);
     }
-
-    /// Deletes all rows of a dropped table.
-    pub(crate) fn remove_all(
-        backend: &dyn Backend,
-        table: TableId,
-        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-    ) -> Result<()> {
-        remove_rows(backend, space::SEARCHES, table, stamp)
-    }
 }
 
 impl Catalog {
@@ -240,6 +231,7 @@ mod tests {
     use tideline_backend::memory::{Character, MemoryBackend, MemoryDisk};
 
     use super::*;
+    use crate::ChangeLog;
     use crate::change::tests::{Journal, catalog, options, save};
     use crate::unsaved_rows::tests::assert_added_under_lock;
 
@@ -305,7 +297,7 @@ mod tests {
             assert_eq!(replayed.searches().all(), expected);
             assert_eq!(replayed.searches().bytes(), 2);
         }
-        Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
+        Catalog::remove_all(&backend, TableId(7), &ChangeLog::default(), &mut stamp).expect("written");
         for (table, left) in [(7, 0), (8, 1)] {
             assert_eq!(load(table).searches().all().len(), left);
         }

@@ -7,6 +7,7 @@
 //! differ from memory. A timeline that changes while its row is being written stays recorded.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -17,15 +18,14 @@ use tideline_backend::{
     WRITE_ROWS_MAX,
 };
 use tideline_key_codec::{
-    catalog_key, catalog_partition, parse_catalog_key, space, split_catalog_rows, table_rows,
+    catalog_key, catalog_partition, parse_catalog_key, parse_named_key, space, split_catalog_rows, table_rows,
 };
 use tideline_model::{Durability, Ordinal, TableId};
 
 use crate::ahead::TimelinesAhead;
 use crate::catalog::{Catalog, CatalogOptions};
-use crate::metadata::MetadataOfMetrics;
+use crate::change_log::ChangeLog;
 use crate::row::Row;
-use crate::searches::SavedSearches;
 use crate::state::State;
 use crate::{CatalogError, Result};
 
@@ -34,6 +34,8 @@ const SAVE_ROWS_MAX: usize = 16 * WRITE_ROWS_MAX;
 /// Maximum number of ranges that a load reads at once. With pages of 1 MiB, each group of pages takes at most 16 MiB, and
 /// at most three groups are in memory.
 const RANGES_MAX: u8 = 16;
+/// Key spaces of the rows of a catalog. The timelines come first, because only their removal is recorded.
+const SPACES: [Space; 3] = [space::CATALOG, space::SEARCHES, space::METADATA];
 
 impl Catalog {
     /// Loads all rows of a table. Timelines that only the journal holds are added later by [`Catalog::adopt`].
@@ -111,6 +113,9 @@ impl Catalog {
         let freed = self.state.write().raw_keys.give_way();
         drop(freed);
         let mut writing = self.writing.lock();
+        if self.is_dropped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         *writing = WrittenRows::default();
         writing.timelines = self.write_timelines(backend, stamp, Durability::Buffered, |state| {
             &state.unsaved | &state.outdated
@@ -152,6 +157,9 @@ impl Catalog {
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
         let mut writing = self.writing.lock();
+        if self.is_dropped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let written = self.write_timelines(backend, stamp, Durability::Synced, |state| {
             // A flush that is not synced yet may have written older rows of these timelines. `rows_synced` must not
             // mark those older rows as durable, even if the writes below fail.
@@ -233,20 +241,73 @@ impl Catalog {
         changes
     }
 
-    /// Deletes all rows of a dropped table, including saved searches and metadata of metrics. Idempotent. The table
-    /// must no longer be written.
+    /// Deletes all rows of this catalog, whose table was dropped. Waits for a running write of rows. Later calls of
+    /// [`write_rows`](Self::write_rows) and [`save_removals`](Self::save_removals) do nothing. May be repeated.
     ///
     /// # Errors
     ///
-    /// [`CatalogError::Backend`] if `stamp`, a read or a write fails.
+    /// [`CatalogError::Backend`] if `stamp` or a write fails.
+    pub fn drop_rows(
+        &self,
+        backend: &dyn Backend,
+        stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
+    ) -> Result<()> {
+        {
+            // A flush that writes rows after their removal would leave them for ever. The lock is not held during the
+            // removal, which may take seconds, so that a flush does not wait for it.
+            let _writing = self.writing.lock();
+            self.is_dropped.store(true, Ordering::Relaxed);
+        }
+        let off = ChangeLog::default();
+        let log = self.change_log.get().map_or(&off, |log| &**log);
+        Self::remove_all(backend, self.table, log, stamp)
+    }
+
+    /// Deletes all rows of a dropped table, including saved searches and metadata of metrics. May be repeated. No catalog
+    /// of the table may write rows; if there is a catalog, call [`drop_rows`](Self::drop_rows) instead.
+    ///
+    /// The number of requests does not depend on the number of rows if the backend deletes a range at once.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if `stamp` or a write fails.
     pub fn remove_all(
         backend: &dyn Backend,
         table: TableId,
+        log: &ChangeLog,
         stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
     ) -> Result<()> {
-        remove_rows(backend, space::CATALOG, table, stamp)?;
-        SavedSearches::remove_all(backend, table, stamp)?;
-        MetadataOfMetrics::remove_all(backend, table, stamp)
+        let recorded = log.record_drop(backend, table, stamp)?;
+        for space in SPACES {
+            let (partition, range) = table_rows(space, table);
+            backend.remove_rows(partition, &range, stamp()?)?;
+        }
+        log.written(&recorded);
+        Ok(())
+    }
+
+    /// Returns all tables that have rows of timelines, saved searches or metadata of metrics. Costs one read of a row per
+    /// key space and table.
+    ///
+    /// # Errors
+    ///
+    /// [`CatalogError::Backend`] if the backend cannot be read; [`CatalogError::DamagedKey`] if a key has no table.
+    pub fn stored_tables(backend: &dyn Backend) -> Result<BTreeSet<TableId>> {
+        let mut tables = BTreeSet::new();
+        for space in SPACES {
+            let mut next = Some(TableId(0));
+            while let Some(from) = next {
+                let (partition, range) = table_rows(space, from);
+                let Some(row) = backend.first(partition, &range.start)? else {
+                    break;
+                };
+                let key = parse_named_key(&row.key);
+                let (table, _) = key.ok_or(CatalogError::DamagedKey(row.key.len()))?;
+                tables.insert(table);
+                next = table.0.checked_add(1).map(TableId);
+            }
+        }
+        Ok(tables)
     }
 }
 
@@ -307,29 +368,11 @@ fn write_changes(
     Ok(())
 }
 
-/// Page size that allows all rows of a page to be deleted in one write.
+/// Page size of a read of saved searches or metadata of metrics.
 pub(crate) const ROWS_AT_ONCE: PageLimit = PageLimit {
     rows_max: WRITE_ROWS_MAX,
     bytes_max: WRITE_BYTES_MAX / 2,
 };
-
-/// Deletes all rows of a table in a key space. Idempotent.
-pub(crate) fn remove_rows(
-    backend: &dyn Backend,
-    space: Space,
-    table: TableId,
-    stamp: &mut dyn FnMut() -> tideline_backend::Result<Stamp>,
-) -> Result<()> {
-    let (partition, _) = table_rows(space, table);
-    each_row(backend, space, table, ROWS_AT_ONCE, &mut |rows| {
-        let delete = |row: tideline_backend::Row| RowChange {
-            key: row.key,
-            value: None,
-        };
-        let changes: Vec<RowChange> = rows.into_iter().map(delete).collect();
-        Ok(backend.write(partition, &changes, stamp()?, Durability::Synced)?)
-    })
-}
 
 /// Passes all rows of a table in a key space to `visit`, page by page. Empty pages are not passed.
 pub(crate) fn each_row(

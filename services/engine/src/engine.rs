@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,8 @@ pub struct Core {
     /// Counts of the last complete removal of large values, by table.
     pub(crate) large_counts: Mutex<BTreeMap<TableId, LargeProgress>>,
     pub(crate) catalogs: Arc<Catalogs>,
+    /// True until the rows of tables that were dropped before the start are removed.
+    pub(crate) may_have_dropped_rows: AtomicBool,
     pub(crate) index: SearchIndex,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
@@ -334,6 +337,7 @@ impl Engine {
             altering: Mutex::default(),
             table_list: Mutex::default(),
             catalogs,
+            may_have_dropped_rows: AtomicBool::new(true),
             index,
             clock,
             settings,

@@ -3,6 +3,7 @@
 //! A [`Table`] joins the points of a table in the store with its timelines in the catalog.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashSet;
 use parking_lot::{MutexGuard, RwLockReadGuard};
@@ -178,7 +179,7 @@ impl Engine {
         check_policy(&spec.policy)?;
         check_attribute_analyzers(&spec)?;
         self.check_archive(None, &spec.policy)?;
-        self.forget_dropped_tables()?;
+        self.forget_known_tables()?;
         let _list = self.table_list.lock();
         self.check_table_budget(&name, &spec)?;
         let is_noted = !spec.is_system;
@@ -389,7 +390,7 @@ impl Engine {
             dropped
         };
         // Runs even after an error, because the table may have been dropped nevertheless.
-        if let Err(error) = self.forget_dropped_tables() {
+        if let Err(error) = self.forget_known_tables() {
             tracing::warn!(%error, "failed to remove the rows of a dropped table; the scheduler retries it");
         }
         self.follow_searches();
@@ -407,13 +408,45 @@ impl Engine {
         }
     }
 
-    /// Removes the timelines of dropped tables. After a failure the next call repeats the removal. The scheduler calls
-    /// this function whenever it plans.
+    /// Removes the timelines, saved searches and metadata of metrics of dropped tables. After a failure the next call
+    /// repeats the removal. The scheduler calls this function whenever it plans.
+    ///
+    /// The first call after a start also removes rows of tables that were dropped before, because the process may have
+    /// ended before it removed them.
     ///
     /// # Errors
     ///
-    /// Returns a catalog error if rows cannot be removed.
+    /// Returns a catalog error if rows cannot be found or removed.
     pub fn forget_dropped_tables(&self) -> Result<()> {
+        self.forget_known_tables()?;
+        if self.may_have_dropped_rows.load(Ordering::Relaxed) {
+            self.remove_dropped_rows()?;
+            self.may_have_dropped_rows.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Removes the stored rows of tables that do not exist and have no catalog.
+    fn remove_dropped_rows(&self) -> Result<()> {
+        let backend = self.store.backend().as_ref();
+        // The list of tables is read after the rows. A table is in the list before its first row is written, and ids are
+        // never reused, so a table with rows that is not in the list was dropped.
+        let mut dropped = Catalog::stored_tables(backend)?;
+        for table in self.store.tables() {
+            dropped.remove(&table.id());
+        }
+        // The other tables that have catalogs are removed with their catalogs.
+        dropped.retain(|id| self.catalogs.get(*id).is_none());
+        let stamps = self.store.stamps();
+        for id in dropped {
+            Catalog::remove_all(backend, id, self.catalogs.change_log(), &mut || stamps.next())?;
+            tracing::info!(table = %id, "removed the rows that a dropped table has left");
+        }
+        Ok(())
+    }
+
+    /// Removes the dropped tables that have a catalog in memory.
+    fn forget_known_tables(&self) -> Result<()> {
         let mut ids = self.catalogs.tables();
         if !ids.is_empty() {
             let kept: HashSet<TableId> = self.store.tables().iter().map(|table| table.id()).collect();
@@ -428,7 +461,8 @@ impl Engine {
             // does not exist.
             let no_edits = table_state.activity.writers.write();
             let stamps = self.store.stamps();
-            let removed = Catalog::remove_all(self.store.backend().as_ref(), id, &mut || stamps.next());
+            let backend = self.store.backend().as_ref();
+            let removed = table_state.catalog.drop_rows(backend, &mut || stamps.next());
             drop(no_edits);
             if let Err(error) = removed {
                 self.catalogs.put_back(id, table_state);

@@ -23,6 +23,7 @@ use tideline_backend::{
     Backend, BackendError, Capabilities, Direction, EditOutcome, Epoch, Health, History, HistoryPage,
     JournalEntry, JournalEpoch, KeyRange, Lease, Manifest, ManifestChange, ManifestKind, ManifestRow, Page,
     PageLimit, PartRef, Partition, Reopening, Result, Row, RowChange, SegmentRef, Shard, Stamp, Unit, Usage,
+    WRITE_BYTES_MAX,
 };
 use tideline_model::{Durability, GroupId, SequenceNumber, Tier};
 
@@ -35,6 +36,7 @@ use crate::journal::Journals;
 use crate::keys::{ManifestKey, manifest_key, partition_prefix, prefixed, shard_prefix};
 use crate::lock::FolderLock;
 use crate::options::FjallOptions;
+use crate::segments::RECLAIM_BATCH_ROWS;
 use crate::shard_state::{ShardHead, ShardState, head_change};
 use crate::store::{EngineGuard, SpaceDemand, Store, closed};
 use maintenance::Maintenance;
@@ -239,6 +241,30 @@ impl Inner {
         }
         let mut shard_state = self.shard_state.lock();
         self.commit_as(&engine, &mut shard_state, batch, durability)
+    }
+
+    /// Removes every row of a key range in one partition of a key space. Each batch is counted as a commit, like a write,
+    /// but is also accepted while the disk is nearly full.
+    fn remove_space_rows(&self, partition: Partition, range: &KeyRange) -> Result<()> {
+        let prefix = partition_prefix(partition);
+        let limit = PageLimit {
+            rows_max: RECLAIM_BATCH_ROWS,
+            bytes_max: WRITE_BYTES_MAX,
+        };
+        let mut rest = Some(range.clone());
+        while let Some(range) = rest {
+            self.check_writable(Tier::Hot, SpaceDemand::Little)?;
+            let engine = self.engine()?;
+            let page = engine.scan(partition, &range, Direction::Ascending, limit)?;
+            if !page.rows.is_empty() {
+                let removed = page.rows.iter().map(|row| (prefixed(&prefix, &row.key), None));
+                let batch = last_of_each(Table::Rows, removed);
+                let mut shard_state = self.shard_state.lock();
+                self.commit_as(&engine, &mut shard_state, batch, Durability::Synced)?;
+            }
+            rest = page.next;
+        }
+        Ok(())
     }
 
     /// Writes sorted groups of changes to a bucket of a part in the hot store.
@@ -458,9 +484,14 @@ impl Backend for FjallBackend {
     }
 
     fn remove_rows(&self, partition: Partition, range: &KeyRange, _stamp: Stamp) -> Result<()> {
-        let tier = partition.unit.tier();
-        self.inner.check_writable(tier, SpaceDemand::Little)?;
-        self.inner.store(tier).remove_rows(partition, range)
+        match partition.unit {
+            Unit::Space(_) => self.inner.remove_space_rows(partition, range),
+            Unit::Segment(_) | Unit::Part(_) => {
+                let tier = partition.unit.tier();
+                self.inner.check_writable(tier, SpaceDemand::Little)?;
+                self.inner.store(tier).remove_rows(partition, range)
+            }
+        }
     }
 
     fn sync_rows(&self, _shard: Shard) -> Result<()> {

@@ -609,10 +609,12 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
             .try_for_each(|group| self.write(partition, group, stamp, Durability::Synced))
     }
 
-    /// Deletes every row of a key range in one bucket of a part. The deletes are durable on return.
+    /// Deletes every row of a key range in one partition of a key space or part. The deletes are durable on return.
     ///
     /// A failure may leave some of the rows deleted. Rows of the range must not be written during the call. A backend
-    /// overrides the method if it frees whole files faster than it deletes rows one by one.
+    /// overrides the method if it frees whole files, or deletes a range at once, faster than it deletes rows one by one.
+    ///
+    /// `stamp` must be above the stamps of the rows. A backend may keep rows with higher stamps.
     ///
     /// # Errors
     ///

@@ -9,6 +9,7 @@ use tideline_backend::{BackendError, RowChange};
 use tideline_key_codec::{named_key, table_rows};
 
 use super::*;
+use crate::ChangeLog;
 use crate::change::tests::{Journal, catalog, options, save};
 use crate::unsaved_rows::tests::assert_added_under_lock;
 
@@ -107,7 +108,7 @@ fn what_is_said_is_replayed_and_saved_and_what_is_known_is_not_written_again() {
     let others = catalog(TableId(8));
     put(&others, &given[..1], 0, &journal);
     save(&others, &backend, &mut stamp).expect("written");
-    Catalog::remove_all(&backend, TableId(7), &mut stamp).expect("written");
+    Catalog::remove_all(&backend, TableId(7), &ChangeLog::default(), &mut stamp).expect("written");
     for (table, left) in [(7, 0), (8, 1)] {
         assert_eq!(load(table).metadata().all().len(), left);
     }

@@ -23,6 +23,8 @@ const TABLE: TableId = TableId(7);
 
 /// A catalog, its backend, and a simulated journal.
 struct Database {
+    /// Table of the catalog. After a drop, the next table takes its place.
+    table: TableId,
     disk: Arc<MemoryDisk>,
     backend: MemoryBackend,
     catalog: Arc<Catalog>,
@@ -49,6 +51,7 @@ impl Database {
         let disk = MemoryDisk::new(character);
         let backend = MemoryBackend::open(&disk);
         let database = Self {
+            table: TABLE,
             disk,
             backend,
             catalog: Arc::new(Catalog::new(TABLE, options())),
@@ -86,6 +89,35 @@ impl Database {
         if let Some(ahead) = &mut self.ahead {
             assert!(ahead.catch_up(&self.backend).expect("sound records"));
         }
+    }
+
+    /// Drops the table and creates another one. If the process ends during the drop, the rows stay until
+    /// [`remove_dropped_rows`](Self::remove_dropped_rows).
+    fn drop_table(&mut self, removes_rows: bool) {
+        if removes_rows {
+            let stamp = &mut self.stamp;
+            self.catalog
+                .drop_rows(&self.backend, &mut || next(stamp))
+                .expect("memory does not fail");
+        }
+        self.journal.clear();
+        self.table.0 += 1;
+        self.catalog = Arc::new(Catalog::new(self.table, options()));
+        if self.backend.capabilities().is_shared {
+            self.catalog.log_changes(Arc::clone(&self.log));
+        }
+    }
+
+    /// Removes the rows of tables that do not exist, as after a start.
+    fn remove_dropped_rows(&mut self) {
+        let tables = Catalog::stored_tables(&self.backend).expect("sound keys");
+        let stamp = &mut self.stamp;
+        for dropped in tables.into_iter().filter(|table| *table != self.table) {
+            Catalog::remove_all(&self.backend, dropped, &self.log, &mut || next(stamp))
+                .expect("memory does not fail");
+        }
+        let left = Catalog::stored_tables(&self.backend).expect("sound keys");
+        assert!(left.iter().all(|table| *table == self.table), "{left:?}");
     }
 
     fn register(&self, number: u32) -> Ordinal {
@@ -168,10 +200,11 @@ impl Database {
         let mut in_doubt: Vec<TimelineId> = Vec::new();
         let loaded = match ahead {
             Some(mut ahead) => {
-                ahead.in_doubt().for_each(|(_, ids)| in_doubt.extend(ids));
-                Catalog::load_ahead(&self.backend, TABLE, options(), &mut ahead)
+                let of_table = ahead.in_doubt().filter(|(table, _)| *table == self.table);
+                of_table.for_each(|(_, ids)| in_doubt.extend(ids));
+                Catalog::load_ahead(&self.backend, self.table, options(), &mut ahead)
             }
-            None => Catalog::load(&self.backend, TABLE, options()),
+            None => Catalog::load(&self.backend, self.table, options()),
         };
         self.catalog = Arc::new(loaded.expect("sound rows"));
         self.log = Arc::default();
@@ -232,6 +265,8 @@ enum Step {
     EditUnknown(usize, Option<u32>, bool),
     Index,
     Remove(usize),
+    /// A drop of the table; the flag is false if the process ends before it removes the rows.
+    Drop(bool),
     Save,
     SaveOnly,
     ReadAhead,
@@ -249,6 +284,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, value, lands)| Step::EditUnknown(which, value, lands)),
         1 => Just(Step::Index),
         2 => any::<usize>().prop_map(Step::Remove),
+        1 => any::<bool>().prop_map(Step::Drop),
         1 => Just(Step::Save),
         1 => Just(Step::SaveOnly),
         1 => Just(Step::ReadAhead),
@@ -308,6 +344,12 @@ proptest! {
                     possible.remove(&ordinal.0);
                     prop_assert!(!database.catalog.reader().visible().contains(ordinal.0));
                 }
+                Step::Drop(removes_rows) => {
+                    database.drop_table(removes_rows);
+                    registered.clear();
+                    possible.clear();
+                    index = Index::default();
+                }
                 Step::Save => {
                     database.save();
                     possible.clear();
@@ -337,6 +379,8 @@ proptest! {
                     let edited: Vec<u32> = reader.edits_since(0).map(|ordinal| ordinal.0).collect();
                     let expected = before.iter().filter(|(_, (_, _, attributes))| !attributes.is_empty());
                     prop_assert!(expected.into_iter().all(|(ordinal, _)| edited.contains(ordinal)));
+                    drop(reader);
+                    database.remove_dropped_rows();
                 }
                 _ => {}
             }
@@ -406,7 +450,8 @@ fn many_rows_are_saved_in_pages_and_removed() {
     assert!(other.is_empty(), "rows belong to one table");
     for _ in 0..2 {
         let stamp = &mut database.stamp;
-        Catalog::remove_all(&database.backend, TABLE, &mut || next(stamp)).expect("may be repeated");
+        let log = &database.log;
+        Catalog::remove_all(&database.backend, TABLE, log, &mut || next(stamp)).expect("may be repeated");
     }
     database.restart();
     assert!(database.catalog.is_empty());
@@ -526,6 +571,103 @@ fn a_removed_timeline_whose_row_is_left_is_deleted_by_the_next_owner() {
     database.save();
     database.restart();
     assert!(database.catalog.is_empty());
+}
+
+#[test]
+fn a_standby_forgets_the_timelines_of_a_dropped_table() {
+    for has_crashed in [false, true] {
+        let mut database = Database::new(Character::Distributed);
+        for number in 0..200 {
+            let ordinal = database.register(number);
+            database.introduce(ordinal);
+        }
+        database.save();
+        database.read_ahead();
+        let late = database.register(200);
+        database.introduce(late);
+        save_without_rows(&mut database);
+        database.catch_up();
+        let ahead = |database: &Database| {
+            let ahead = database.ahead.as_ref().expect("it was read");
+            (ahead.timelines(), ahead.in_doubt().count())
+        };
+        assert_eq!(ahead(&database), (201, 1));
+        if has_crashed {
+            let (stamp, disk) = (&mut database.stamp, &database.disk);
+            let mut writes = 0;
+            let mut losing = || {
+                writes += 1;
+                if writes == 2 {
+                    disk.fail_write(WriteFault::Lost);
+                }
+                next(stamp)
+            };
+            let failed = database.catalog.drop_rows(&database.backend, &mut losing);
+            failed.expect_err("only the record is written");
+        }
+        database.drop_table(!has_crashed);
+        database.catch_up();
+        assert_eq!(ahead(&database), (0, 0));
+        let ordinal = database.register(7);
+        database.introduce(ordinal);
+        database.save();
+        let stored = Catalog::stored_tables(&database.backend).expect("sound keys");
+        assert_eq!(stored.len(), 1 + usize::from(has_crashed));
+        // A standby that begins now reads the record only if the rows may still be stored.
+        database.read_ahead();
+        database.catch_up();
+        assert_eq!(ahead(&database).0, 1);
+        let before = describe(&database.catalog.reader());
+        database.restart();
+        assert_eq!(describe(&database.catalog.reader()), before);
+        database.remove_dropped_rows();
+        database.restart();
+        assert_eq!(describe(&database.catalog.reader()), before);
+    }
+}
+
+#[test]
+fn a_catalog_of_a_dropped_table_writes_no_rows() {
+    for character in [Character::Embedded, Character::Distributed] {
+        let mut database = Database::new(character);
+        let [first, second] = [1, 2].map(|number| database.register(number));
+        database.introduce(first);
+        database.save();
+        let old = Arc::clone(&database.catalog);
+        database.drop_table(true);
+        // A flush and a removal that began before the drop end after it.
+        old.mark_durable(&[second]);
+        let id = old.reader().id(first);
+        old.remove(&[id]);
+        let stamp = &mut database.stamp;
+        save(&old, &database.backend, &mut || next(stamp)).expect("memory does not fail");
+        old.save_removals(&database.backend, &mut || next(stamp))
+            .expect("memory does not fail");
+        let stored = Catalog::stored_tables(&database.backend).expect("sound keys");
+        assert!(stored.is_empty(), "{stored:?}");
+    }
+}
+
+#[test]
+fn tables_with_stored_rows_of_any_kind_are_found() {
+    let mut database = Database::new(Character::Embedded);
+    let expected = [0, 1, 7, 300, u32::MAX].map(TableId);
+    for (at, table) in expected.into_iter().enumerate() {
+        for row in 0..3_u8 {
+            let (partition, range) = table_rows(SPACES[at % SPACES.len()], table);
+            let change = RowChange {
+                key: [&range.start[..], &[row; 16]].concat().into(),
+                value: Some(Bytes::from_static(b"any")),
+            };
+            let stamp = next(&mut database.stamp).expect("a stamp");
+            database
+                .backend
+                .write(partition, &[change], stamp, Durability::Synced)
+                .expect("memory does not fail");
+        }
+    }
+    let found = Catalog::stored_tables(&database.backend).expect("sound keys");
+    assert_eq!(found, BTreeSet::from(expected));
 }
 
 #[test]

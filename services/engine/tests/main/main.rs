@@ -6,6 +6,7 @@ mod cleaning;
 mod clock;
 mod copying;
 mod deletes;
+mod dropped_tables;
 mod growth;
 mod hot_ranges;
 mod indexes;

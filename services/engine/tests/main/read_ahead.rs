@@ -6,10 +6,10 @@ use tideline_backend::{Backend, Direction, PageLimit, RowChange, Stamp};
 use tideline_condition::Condition;
 use tideline_engine::{Engine, Table};
 use tideline_key_codec::{space, table_rows};
-use tideline_model::Durability;
+use tideline_model::{Durability, Policy};
 use tideline_timeline_catalog::TimelinesAhead;
 
-use crate::support::{Fixture, START, found, hosts, owned, set_owner, write};
+use crate::support::{Fixture, START, found, hosts, owned, set_owner, table_with, write};
 
 fn write_host(engine: &Engine, table: &Table, host: &str) {
     write(engine, table, &format!("air,host={host} temperature=1 {START}\n"));
@@ -112,6 +112,34 @@ fn timelines_read_ahead_are_read_again_after_another_owner() {
     let engine = fixture.open_ahead(ahead);
     let table = engine.default_table().expect("the default table");
     assert_eq!(hosts(&engine, &table, Condition::All), ["h1", "h2"]);
+}
+
+#[test]
+fn timelines_of_a_dropped_table_are_not_kept_ahead() {
+    let fixture = Fixture::distributed();
+    let engine = fixture.open();
+    let table = engine.default_table().expect("the default table");
+    write_host(&engine, &table, "h1");
+    let dropped = table_with(&engine, "x", Policy::default());
+    for host in ["h2", "h3"] {
+        write_host(&engine, &dropped, host);
+    }
+    engine.seal().expect("sealed");
+    let mut ahead = read_ahead(&fixture, &engine);
+    assert_eq!(ahead.timelines(), 3);
+    engine.drop_table("x").expect("dropped");
+    assert!(ahead.catch_up(&fixture.backend()).expect("sound records"));
+    assert_eq!(ahead.timelines(), 1);
+    let dropped = table_with(&engine, "x", Policy::default());
+    write_host(&engine, &dropped, "h4");
+    engine.seal().expect("sealed");
+    engine.close().expect("closed");
+
+    let engine = fixture.open_ahead(ahead);
+    let table = engine.default_table().expect("the default table");
+    assert_eq!(hosts(&engine, &table, Condition::All), ["h1"]);
+    let table = engine.table("x").expect("the new table");
+    assert_eq!(hosts(&engine, &table, Condition::All), ["h4"]);
 }
 
 #[test]

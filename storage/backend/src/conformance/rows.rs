@@ -29,6 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         "a write replaces, deletes and may be repeated",
         writes_replace_and_repeat,
     ),
+    ("a removal of a range removes no other row", ranges_are_removed),
     ("a write is never seen in part", writes_are_atomic),
     ("limits are kept", limits_are_kept),
     ("rows survive a restart", rows_survive_a_restart),
@@ -282,6 +283,53 @@ fn writes_replace_and_repeat(fixture: &dyn Fixture) {
     backend
         .write(ROWS, &[], Stamp(4), Durability::Synced)
         .expect("an empty write");
+}
+
+fn ranges_are_removed(fixture: &dyn Fixture) {
+    let backend = fixture.open();
+    let partitions = [ROWS, Partition::space(Space(1), 8), Partition::space(Space(2), 7)];
+    let key = |n: u16| n.to_be_bytes();
+    for partition in partitions {
+        for first in (0..2_500).step_by(500) {
+            let changes: Vec<_> = (first..first + 500).map(|n| put(&key(n), b"1")).collect();
+            backend
+                .write(partition, &changes, Stamp(1), Durability::Buffered)
+                .expect("write");
+        }
+    }
+    let keys = |partition| {
+        let rows = collect_all(&*backend, partition);
+        rows.into_iter().map(|row| row.key.to_vec()).collect::<Vec<_>>()
+    };
+    let wanted = |numbers: &[std::ops::Range<u16>]| -> Vec<Vec<u8>> {
+        let numbers = numbers.iter().cloned().flatten();
+        numbers.map(|n| key(n).to_vec()).collect()
+    };
+    let removed = KeyRange::new(key(100), key(2_400));
+    for stamp in [2, 3] {
+        backend
+            .remove_rows(ROWS, &removed, Stamp(stamp))
+            .expect("a removal");
+        assert_eq!(keys(ROWS), wanted(&[0..100, 2_400..2_500]));
+    }
+    let empty = KeyRange::new(key(5), key(5));
+    backend.remove_rows(ROWS, &empty, Stamp(4)).expect("no row");
+    backend
+        .write(ROWS, &[put(&key(200), b"2")], Stamp(5), Durability::Synced)
+        .expect("write");
+    assert_eq!(keys(ROWS), wanted(&[0..100, 200..201, 2_400..2_500]));
+    for other in &partitions[1..] {
+        assert_eq!(keys(*other).len(), 2_500);
+    }
+    let backend = reopen(fixture, backend);
+    assert_eq!(collect_all(&*backend, ROWS).len(), 201);
+    backend
+        .remove_rows(ROWS, &KeyRange::ALL, Stamp(6))
+        .expect("a removal");
+    assert_eq!(collect_all(&*backend, ROWS), []);
+    for other in &partitions[1..] {
+        assert_eq!(collect_all(&*backend, *other).len(), 2_500);
+    }
 }
 
 /// Checks that all rows of each page have the value of one write.
