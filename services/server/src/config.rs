@@ -354,8 +354,8 @@ impl Resolved {
     ///
     /// Returns [`ServerError::Config`] with all unreadable files, unknown keys and invalid values. If none of these
     /// is found, it contains the contradictions between keys: a public address without a token or TLS, OTLP lists,
-    /// archive options or nodes of a cluster without effect, and too little memory. It then also contains a file of the token that other users
-    /// can write.
+    /// archive options or nodes of a cluster without effect, a user of a cluster without a password, and too little
+    /// memory. It then also contains a file of the token that other users can write.
     pub fn join(sources: &Sources) -> Result<Self> {
         let mut problems = Vec::new();
         let mut resolved = Self {
@@ -386,6 +386,7 @@ impl Resolved {
             problems.extend(resolved.contradictory_promotion());
             problems.extend(resolved.unused_archive_options());
             problems.extend(resolved.unusable_cluster());
+            problems.extend(resolved.incomplete_cluster_login());
             problems.extend(resolved.incomplete_jwt());
             problems.extend(resolved.unusable_tls());
             problems.extend(resolved.clear_text());

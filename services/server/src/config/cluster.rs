@@ -233,14 +233,12 @@ impl Resolved {
                 ),
             );
         }
-        if cluster
-            .advertise
-            .as_ref()
-            .is_some_and(|address| address.contains('/'))
-        {
+        if cluster.advertise.is_none() && !self.is_default("cassandra.advertise") {
             return problem(
                 "cassandra.advertise",
-                "cassandra.advertise: set an address and a port only, such as db-1:8490".to_owned(),
+                "cassandra.advertise is empty: set the address and port of this machine, such as db-1:8490, or remove \
+                 the setting to use server.listen"
+                    .to_owned(),
             );
         }
         if cluster.is_tls && cfg!(not(feature = "cassandra-tls")) {
@@ -252,6 +250,21 @@ impl Resolved {
             );
         }
         None
+    }
+
+    /// Returns a problem if only the user or only the password for a cluster is set.
+    pub(super) fn incomplete_cluster_login(&self) -> Option<Problem> {
+        let cluster = &self.config.cluster;
+        if self.config.engine_kind != StorageEngine::Cassandra {
+            return None;
+        }
+        let (key, missing) = match (&cluster.user, &cluster.password_file) {
+            (Some(_), None) => ("cassandra.user", "cassandra.password_file"),
+            (None, Some(_)) => ("cassandra.password_file", "cassandra.user"),
+            _ => return None,
+        };
+        let text = format!("{key} needs {missing}: set both, or remove {key}");
+        Some(Problem::at(self.origin(key), text))
     }
 }
 

@@ -729,7 +729,7 @@ pub(crate) const KEYS: &[Key] = &[
         "cassandra.contact",
         "Addresses of some nodes of the cluster, as host or host:port. The server finds the other nodes through\n\
          them. Refused unless storage.backend is `cassandra`.",
-        |config| Slot::Names(&mut config.cluster.contact),
+        |config| Slot::Nodes(&mut config.cluster.contact),
     )
     .flagged(),
     Key::new(
@@ -746,7 +746,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new(
         "cassandra.user",
-        "User name for the cluster. Not set: connections without authentication.",
+        "User name for the cluster; needs cassandra.password_file. Not set: connections without authentication.",
         |config| Slot::OptionalText(&mut config.cluster.user),
     ),
     Key::new(
@@ -784,7 +784,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Address and port at which other servers reach this one, to forward requests if it owns the data. With\n\
          TLS, the certificate must name this address. Required if server.listen is a loopback address and nodes\n\
          of the cluster are on other machines. Not set: server.listen.",
-        |config| Slot::OptionalText(&mut config.cluster.advertise),
+        |config| Slot::OptionalHostPort(&mut config.cluster.advertise),
     ),
     Key::new(
         "cassandra.servers_ca_file",

@@ -28,6 +28,8 @@ pub(crate) enum Slot<'a> {
     Text(&'a mut String),
     /// Optional text; an empty text unsets it.
     OptionalText(&'a mut Option<String>),
+    /// Optional host name or address with a port; an empty text unsets it.
+    OptionalHostPort(&'a mut Option<String>),
     /// Host names and addresses, separated by commas; an empty text is an empty list.
     Hosts(&'a mut Vec<String>),
     /// Addresses and networks, separated by commas; an empty text is an empty list.
@@ -36,6 +38,8 @@ pub(crate) enum Slot<'a> {
     Proxies(&'a mut Vec<TrustedProxy>),
     /// Names, separated by commas; an empty text is an empty list.
     Names(&'a mut Vec<String>),
+    /// Nodes of a cluster, with or without a port, separated by commas; an empty text is an empty list.
+    Nodes(&'a mut Vec<String>),
     /// Archive addresses, separated by commas; an empty text is an empty list.
     Targets(&'a mut Vec<TargetPrefix>),
     Switch(&'a mut bool),
@@ -73,6 +77,8 @@ pub enum LogFormat {
 /// Accepted range: bytes, counts or milliseconds, depending on the slot.
 pub(crate) type Range = RangeInclusive<u64>;
 
+/// Port of a node of a cluster that is given without a port.
+const NODE_PORT: u16 = 9_042;
 /// Units of sizes, largest first.
 const BYTE_UNITS: [(&str, u64); 5] = [
     ("TiB", 1 << 40),
@@ -96,10 +102,13 @@ impl Slot<'_> {
             Self::OptionalPath(setting) => *setting = (!text.is_empty()).then(|| PathBuf::from(text)),
             Self::Text(setting) => text.clone_into(setting),
             Self::OptionalText(setting) => *setting = (!text.is_empty()).then(|| text.to_owned()),
+            Self::OptionalHostPort(setting) if text.is_empty() => *setting = None,
+            Self::OptionalHostPort(setting) => *setting = Some(read_host_port(text)?),
             Self::Hosts(setting) => *setting = read_hosts(text)?,
             Self::Networks(setting) => *setting = read_networks(text)?,
             Self::Proxies(setting) => *setting = read_networks(text)?,
             Self::Names(setting) => *setting = read_names(text)?,
+            Self::Nodes(setting) => *setting = read_nodes(text)?,
             Self::Targets(setting) => *setting = read_targets(text)?,
             Self::TranslationStrategy(setting) => *setting = text.parse()?,
             Self::DeltaTemporality(setting) => *setting = text.parse()?,
@@ -147,11 +156,8 @@ impl Slot<'_> {
             Self::Path(setting) => quoted(&setting.to_string_lossy()),
             Self::OptionalPath(setting) => quoted(&setting.as_ref()?.to_string_lossy()),
             Self::Text(setting) => quoted(setting),
-            Self::OptionalText(setting) => quoted(setting.as_ref()?),
-            Self::Hosts(setting) if setting.is_empty() => return None,
-            Self::Hosts(setting) => quoted(&setting.join(", ")),
-            Self::Names(setting) if setting.is_empty() => return None,
-            Self::Names(setting) => quoted(&setting.join(", ")),
+            Self::OptionalText(setting) | Self::OptionalHostPort(setting) => quoted(setting.as_ref()?),
+            Self::Hosts(setting) | Self::Names(setting) | Self::Nodes(setting) => quoted(&joined(setting)?),
             Self::Networks(setting) => quoted(&joined(setting)?),
             Self::Proxies(setting) => quoted(&joined(setting)?),
             Self::Targets(setting) => quoted(&joined(setting)?),
@@ -181,17 +187,24 @@ impl Slot<'_> {
     pub(crate) fn is_list(&self) -> bool {
         matches!(
             self,
-            Self::Hosts(_) | Self::Networks(_) | Self::Proxies(_) | Self::Names(_) | Self::Targets(_)
+            Self::Hosts(_)
+                | Self::Networks(_)
+                | Self::Proxies(_)
+                | Self::Names(_)
+                | Self::Nodes(_)
+                | Self::Targets(_)
         )
     }
 
     /// Returns the type and unit of the value, for the reference.
     pub(crate) fn unit(&self) -> &'static str {
         match self {
-            Self::Address(_) => "address:port",
+            Self::Address(_) | Self::OptionalHostPort(_) => "address:port",
             Self::Path(_) | Self::OptionalPath(_) => "path",
             Self::Text(_) | Self::OptionalText(_) => "text",
-            Self::Hosts(_) | Self::Names(_) => "names, as a list of texts or one text with commas",
+            Self::Hosts(_) | Self::Names(_) | Self::Nodes(_) => {
+                "names, as a list of texts or one text with commas"
+            }
             Self::TranslationStrategy(_) => "name of a strategy",
             Self::DeltaTemporality(_) => "refuse or store",
             Self::Networks(_) => "addresses and networks, as a list of texts or one text with commas",
@@ -218,11 +231,7 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let read = |entry: &str| {
         let host = entry.trim_start_matches('[').trim_end_matches(']');
-        let is_name = !host.is_empty()
-            && host
-                .bytes()
-                .all(|c| c.is_ascii_alphanumeric() || b"-._".contains(&c));
-        let is_host = host == "*" || is_name || host.parse::<Ipv6Addr>().is_ok();
+        let is_host = host == "*" || is_host_name(host) || host.parse::<Ipv6Addr>().is_ok();
         match is_host {
             true => Ok(host.to_ascii_lowercase()),
             false => Err(format!(
@@ -231,6 +240,70 @@ fn read_hosts(text: &str) -> Result<Vec<String>, String> {
         }
     };
     entries.map(read).collect()
+}
+
+/// Returns true if the text can be a host name or an IPv4 address.
+fn is_host_name(host: &str) -> bool {
+    let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"-._".contains(&c);
+    !host.is_empty() && host.bytes().all(is_allowed)
+}
+
+/// Returns true if the text is a host and a port, such as `db-1:8490` or `[fd00::1]:8490`.
+fn is_host_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    // A number may have a sign.
+    let is_port = !port.starts_with('+') && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_host = match in_brackets(host) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => is_host_name(host),
+    };
+    is_port && is_host
+}
+
+fn in_brackets(text: &str) -> Option<&str> {
+    text.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// Checks a host with a port.
+fn read_host_port(text: &str) -> Result<String, String> {
+    match is_host_port(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "{text:?} is not an address with a port from 1 to 65535, such as db-1:8490 or [fd00::1]:8490"
+        )),
+    }
+}
+
+/// Parses nodes of a cluster, separated by commas. Repeated nodes are refused.
+fn read_nodes(text: &str) -> Result<Vec<String>, String> {
+    let nodes = read_names(text)?;
+    nodes.iter().map(|node| read_node(node)).collect()
+}
+
+/// Checks a node of a cluster. An IPv6 address without a port gets the default port, because the driver would use the
+/// end of the address as the port.
+fn read_node(text: &str) -> Result<String, String> {
+    let is_address = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    let bare = in_brackets(text).unwrap_or(text);
+    if is_address(bare) {
+        let may_end_with_port =
+            bare == text && text.rsplit_once(':').is_some_and(|(host, _)| is_address(host));
+        return match may_end_with_port {
+            true => Err(format!(
+                "{text:?} may end with a port: put the IPv6 address in brackets, such as [fd00::1]:{NODE_PORT}"
+            )),
+            false => Ok(format!("[{bare}]:{NODE_PORT}")),
+        };
+    }
+    match is_host_name(text) || is_host_port(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "{text:?} is not a host with or without a port from 1 to 65535, such as host1, host1:{NODE_PORT} or \
+             [fd00::1]:{NODE_PORT}"
+        )),
+    }
 }
 
 /// Parses names, separated by commas. Repeated names are refused.
@@ -344,6 +417,60 @@ mod tests {
         assert_eq!(read_hosts("DB.example, 10.0.0.7,[fd00::1],*"), Ok(hosts.to_vec()));
         for text in ["http://db.example", "db.example:8490", "a b"] {
             assert!(read_hosts(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_read_with_and_without_a_port() {
+        assert_eq!(read_nodes(""), Ok(Vec::new()));
+        for node in [
+            "host1",
+            "host_1.example:9042",
+            "10.0.0.7",
+            "10.0.0.7:1",
+            "[fd00::1]:65535",
+        ] {
+            assert_eq!(read_nodes(node), Ok(vec![node.to_owned()]));
+        }
+        // The driver would look for the port 1 of the host `fd00:`.
+        for address in ["fd00::1", "[fd00::1]"] {
+            assert_eq!(read_nodes(address), Ok(vec!["[fd00::1]:9042".to_owned()]));
+        }
+        for wrong in [
+            "host1:",
+            "host1:abc",
+            "host1:0",
+            "host1:+1",
+            "host1:65536",
+            ":9042",
+            "http://host1:9042",
+            "host1/",
+            "a b",
+            "[host1]:9042",
+            "[fd00::1",
+            "fd00::1:9042",
+        ] {
+            let refused = read_nodes(&format!("10.0.0.7,{wrong}")).expect_err(wrong);
+            assert!(refused.contains(wrong), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_address_for_other_processes_has_a_port() {
+        for address in ["db-1:8490", "10.0.0.7:8490", "[fd00::1]:8490"] {
+            assert_eq!(read_host_port(address), Ok(address.to_owned()));
+        }
+        for wrong in [
+            "db-1",
+            "db-1:0",
+            "db-1:99999",
+            ":8490",
+            "fd00::1",
+            "http://db-1:8490",
+            "db-1:8490/",
+        ] {
+            let refused = read_host_port(wrong).expect_err(wrong);
+            assert!(refused.contains(wrong), "{refused}");
         }
     }
 

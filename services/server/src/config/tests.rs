@@ -612,6 +612,75 @@ fn a_cluster_without_its_engine_is_refused() {
 
 #[cfg(feature = "cassandra")]
 #[test]
+fn addresses_and_logins_of_a_cluster_are_checked() {
+    let with = |name: &str, value: &str| {
+        let others = [
+            ("TIDELINE__STORAGE__BACKEND", "cassandra"),
+            ("TIDELINE__CASSANDRA__CONTACT", "127.0.0.1"),
+        ];
+        let mut sources = environment(&others);
+        sources.environment.push((name.to_owned(), value.to_owned()));
+        sources
+    };
+    for (name, value, reason) in [
+        (
+            "TIDELINE__CASSANDRA__CONTACT",
+            "127.0.0.1:abc",
+            "\"127.0.0.1:abc\" is not a host",
+        ),
+        (
+            "TIDELINE__CASSANDRA__CONTACT",
+            "node-1,127.0.0.1:0",
+            "\"127.0.0.1:0\" is not a host",
+        ),
+        (
+            "TIDELINE__CASSANDRA__ADVERTISE",
+            "nohostport",
+            "\"nohostport\" is not an address with a port",
+        ),
+        (
+            "TIDELINE__CASSANDRA__ADVERTISE",
+            "h:99999",
+            "\"h:99999\" is not an address with a port",
+        ),
+        (
+            "TIDELINE__CASSANDRA__ADVERTISE",
+            "",
+            "cassandra.advertise is empty",
+        ),
+        (
+            "TIDELINE__CASSANDRA__USER",
+            "tideline",
+            "cassandra.user needs cassandra.password_file",
+        ),
+        (
+            "TIDELINE__CASSANDRA__PASSWORD_FILE",
+            "file",
+            "cassandra.password_file needs cassandra.user",
+        ),
+    ] {
+        let refused = problems(&with(name, value));
+        let [problem] = refused.as_slice() else {
+            panic!("not one problem: {refused:#?}");
+        };
+        assert!(
+            problem.starts_with(&format!("environment {name}: ")) && problem.contains(reason),
+            "{problem}"
+        );
+    }
+    let resolved = Resolved::join(&with(
+        "TIDELINE__CASSANDRA__CONTACT",
+        "node-1, ::1,[fd00::1]:9142",
+    ));
+    let config = resolved.expect("names and addresses are accepted").config;
+    assert_eq!(config.cluster.contact, ["node-1", "[::1]:9042", "[fd00::1]:9142"]);
+    let resolved = Resolved::join(&with("TIDELINE__CASSANDRA__ADVERTISE", "[fd00::1]:8490"));
+    let config = resolved.expect("an address with a port is accepted").config;
+    assert_eq!(config.advertised(config.listen), "[fd00::1]:8490");
+}
+
+#[cfg(feature = "cassandra")]
+#[test]
 fn a_server_of_a_cluster_advertises_an_address_that_other_machines_reach() {
     let resolved = |contact: &str, more: &[(&str, &str)]| {
         let mut variables = vec![

@@ -44,7 +44,10 @@ fn files_that_the_configuration_names_are_checked() {
         ),
         ("TIDELINE__WEBHOOKS__CA_FILE", &[]),
         ("TIDELINE__ARCHIVE__OPTIONS_FILE", &[]),
-        ("TIDELINE__CASSANDRA__PASSWORD_FILE", &[]),
+        (
+            "TIDELINE__CASSANDRA__PASSWORD_FILE",
+            &["TIDELINE__CASSANDRA__USER"],
+        ),
     ] {
         for file in [&broken, &missing] {
             // The server reads the certificates of webhooks later, and any text is a password.
@@ -72,6 +75,49 @@ fn files_that_the_configuration_names_are_checked() {
         }
     }
     assert!(!folder.path().join("data").exists());
+}
+
+#[cfg(feature = "cassandra")]
+#[test]
+fn addresses_of_a_cluster_are_checked_before_a_connection() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("data");
+    let data_dir = data.to_str().expect("a name");
+    let place = ["--keyspace", "tideline", "--contact"];
+    for command in [
+        &[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--backend",
+            "cassandra",
+            "--data-dir",
+            data_dir,
+        ][..],
+        &["backend", "schema", "--replication", "1"],
+        &["backend", "check"],
+        &["backend", "owner"],
+        &["backend", "copy", "--to", "cassandra", "--data-dir", data_dir],
+    ] {
+        for (contact, advertise, reason) in [
+            ("127.0.0.1:abc", "db-1:8490", "\"127.0.0.1:abc\" is not a host"),
+            ("127.0.0.1:0", "db-1:8490", "\"127.0.0.1:0\" is not a host"),
+            (
+                "127.0.0.1:1",
+                "nohostport",
+                "\"nohostport\" is not an address with a port",
+            ),
+        ] {
+            let mut started = tideline(command);
+            started.args(place).arg(contact);
+            started.env("TIDELINE__CASSANDRA__ADVERTISE", advertise);
+            let refused = output(started);
+            let said = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {said}");
+            assert!(said.contains(reason), "{command:?}: {said}");
+        }
+    }
+    assert!(!data.exists(), "nothing has been touched");
 }
 
 #[test]
