@@ -340,7 +340,8 @@ fn take_once(
         .owner(SHARD)
         .inspect_err(|error| stand(None, error.to_string()))?;
     // The epoch of `owner` may be outdated, because another process may have owned the data since that read.
-    let taken = backend.take(SHARD).map(|lease| Epoch(lease.epoch.0 - 1));
+    // The engine opens in the same epoch, so a take-over needs the conditional requests of one take only.
+    let taken = backend.take_ahead(SHARD).map(|epoch| Epoch(epoch.0 - 1));
     if let Err(error) = &taken {
         let living = owner.filter(|owner| !owner.is_dead && error.kind() == ErrorKind::Unavailable);
         if let Some(owner) = &living {

@@ -88,7 +88,8 @@ impl ReadAhead {
         drop(owners);
         // Without the thread's response in time, or after a panic of the thread, all timelines are read.
         let ahead = outcome.recv_timeout(END_TIMEOUT).ok().flatten();
-        let ahead = ahead.and_then(|ahead| ahead.followed_by(own));
+        // The engine checks this again, with the epoch in which it opens.
+        let ahead = ahead.filter(|ahead| ahead.epoch().0.checked_add(1) == Some(own.0));
         if ahead.is_none() && followed.is_some() {
             tracing::info!("the timelines are not read ahead; all timelines are read");
         }

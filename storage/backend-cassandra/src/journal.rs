@@ -230,6 +230,13 @@ impl Journals {
         }
     }
 
+    /// Returns true if this process has begun the epoch, and has sent no entries in it.
+    pub(crate) fn is_unused(&self, shard: Shard, epoch: Epoch) -> bool {
+        let owned = self.owned.lock();
+        let state = owned.get(&shard).filter(|state| state.epoch == epoch.0 as i64);
+        state.is_some_and(|state| state.slots.keys().all(|(of, _)| *of != state.epoch))
+    }
+
     /// Forgets the state of all shards.
     pub(crate) fn end(&self) {
         self.owned.lock().clear();

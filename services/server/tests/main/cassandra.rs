@@ -188,7 +188,11 @@ fn a_standby_forwards_and_takes_over() {
     println!("take-over after a kill: {taken_in:?}");
     assert_eq!(hosts(second), ["a", "b", "c"], "nothing acknowledged is lost");
     let backend = Client::new(second).get("/v1/backend").json();
-    assert!(backend["epoch"].as_u64() > Some(epoch), "{backend}");
+    assert_eq!(
+        backend["epoch"],
+        epoch + 1,
+        "a take-over begins one epoch: {backend}"
+    );
 
     // A paused owner that continues after a take-over refuses the waiting request, and then forwards requests.
     let (three, third) = cluster.serve("three");

@@ -122,6 +122,43 @@ fn a_closed_owner_is_followed_at_once() {
 }
 
 #[test]
+fn a_shard_that_was_taken_ahead_is_opened_once_in_the_same_epoch() {
+    let Some(contact) = shared_node() else { return };
+    let mut keyspace = Keyspace::new(contact);
+    keyspace.0.options.lease = Duration::from_secs(3_600);
+    let backend = keyspace.open();
+    let first = backend.take_ahead(SHARD).expect("the shard is free");
+    let opened = backend.take(SHARD).expect("this process owns the shard");
+    assert_eq!(opened.epoch, first);
+
+    // As after an open that has failed.
+    let again = backend.take(SHARD).expect("this process owns the shard");
+    assert!(again.epoch > first);
+    assert!(again.stamp_min > opened.stamp_max, "{again:?} after {opened:?}");
+
+    let written = backend.take_ahead(SHARD).expect("this process owns the shard");
+    assert!(written > again.epoch);
+    append(&backend, written, 1..=2, "own");
+    let next = backend.take(SHARD).expect("this process owns the shard").epoch;
+    assert!(next > written, "a replay skips the entries of its own epoch");
+}
+
+#[test]
+fn a_shard_that_was_taken_ahead_and_lost_is_not_opened() {
+    let Some(contact) = shared_node() else { return };
+    let keyspace = Keyspace::new(contact);
+    let (old, new) = (keyspace.open(), keyspace.open());
+    let first = old.take_ahead(SHARD).expect("the shard is free");
+    let next = take_when_free(&new);
+    assert!(next.epoch > first);
+    let refused = old.take(SHARD).expect_err("another process owns the shard");
+    assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+    new.renew(SHARD, next.epoch).expect("it is the owner");
+    let refused = old.take(SHARD).expect_err("the owner is alive");
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+}
+
+#[test]
 fn late_entries_are_ignored_by_every_replay() {
     let Some(contact) = shared_node() else { return };
     for from in [0, 9] {
