@@ -5,8 +5,8 @@
 //! 1. [`read`](TimelinesAhead::read) finds the end of the log of changed rows ([`ChangeLog`](crate::ChangeLog)), and then
 //!    reads all rows. Rows that the owner changes meanwhile are read in their old or new form.
 //! 2. [`catch_up`](TimelinesAhead::catch_up) applies the records after that end. It is repeated until the take-over.
-//! 3. After this process has taken the data, [`followed_by`](TimelinesAhead::followed_by) checks that no other process
-//!    has owned it since, and [`complete`](TimelinesAhead::complete) applies the last records. The former owner wrote the
+//! 3. After this process has taken the data, [`is_followed_by`](TimelinesAhead::is_followed_by) checks that no other
+//!    process has owned it since, and [`complete`](TimelinesAhead::complete) applies the last records. The former owner wrote the
 //!    record of each row before the row, so nothing that a read of all rows would find is missing. A write of the former
 //!    owner that arrives later is missed by both. The journal then still holds its change.
 //! 4. The rows of the last records may not be written. They are [in doubt](TimelinesAhead::in_doubt), and the new owner
@@ -43,8 +43,6 @@ const LOOKUPS_MAX: usize = 64;
 pub struct TimelinesAhead {
     /// Epoch of the owner whose log of changed rows is followed.
     epoch: Epoch,
-    /// Last epoch in which no other process can have changed rows without a record.
-    covered: Epoch,
     /// Lowest number of the records that are not applied.
     next: u64,
     /// True if the owner writes records.
@@ -70,7 +68,6 @@ impl TimelinesAhead {
     ) -> Result<Option<Self>> {
         let mut ahead = Self {
             epoch,
-            covered: epoch,
             next: 0,
             has_log: false,
             tables: HashMap::new(),
@@ -144,17 +141,10 @@ impl TimelinesAhead {
         Ok(kept_from <= needed_from)
     }
 
-    /// Returns the timelines for a process that has taken the data in the epoch `own`, and has written no rows in it yet.
-    /// Returns `None` if another process has owned the data since the timelines were read.
-    ///
-    /// A process that takes the data again calls this for each of its epochs, in order.
-    #[must_use]
-    pub fn followed_by(mut self, own: Epoch) -> Option<Self> {
-        if self.covered.0.checked_add(1) != Some(own.0) {
-            return None;
-        }
-        self.covered = own;
-        Some(self)
+    /// Returns true if no other process can have owned the data between the owner and a process that has taken it in the
+    /// epoch `own`. Otherwise the timelines are of no use to this process.
+    pub fn is_followed_by(&self, own: Epoch) -> bool {
+        self.epoch.0.checked_add(1) == Some(own.0)
     }
 
     /// Applies the last records of the former owner. Returns `None` if the former owner wrote no records, if some are no

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
@@ -301,15 +301,7 @@ impl Engine {
             .into_inner()
             .expect("the log creates its models when it opens");
         let archived = Arc::downgrade(&rows);
-        store.set_other_objects(Box::new(move || {
-            let rows = archived.upgrade().ok_or("the database is closed")?;
-            let objects = rows.archived_objects().map_err(|error| error.to_string())?;
-            Ok(OtherObjects {
-                targets: objects.targets.into_iter().collect(),
-                keys: objects.keys.into_iter().collect(),
-                writing: objects.writing.into_iter().collect(),
-            })
-        }));
+        store.set_other_objects(Box::new(move || objects_of_rows(&archived)));
         catalogs.replayed(store.stamps());
         if settings.is_copy {
             let segments = store.become_another()?;
@@ -643,7 +635,9 @@ fn begin_changes(catalogs: &Catalogs, log: &Log, ahead: Option<&TimelinesAhead>)
 /// Returns the timelines that were read ahead, completed; `None` if all timelines must be read again.
 fn completed(ahead: TimelinesAhead, recovery: &Recovery) -> Option<TimelinesAhead> {
     let begun = Instant::now();
-    let ahead = ahead.followed_by(recovery.opening().epoch())?;
+    if !ahead.is_followed_by(recovery.opening().epoch()) {
+        return None;
+    }
     match ahead.complete(recovery.backend().as_ref()) {
         Ok(Some(ahead)) => {
             let timelines = ahead.timelines();
@@ -659,6 +653,17 @@ fn completed(ahead: TimelinesAhead, recovery: &Recovery) -> Option<TimelinesAhea
             None
         }
     }
+}
+
+/// Returns the archived objects that rows of wide tables use.
+fn objects_of_rows(rows: &Weak<WideStore>) -> std::result::Result<OtherObjects, String> {
+    let rows = rows.upgrade().ok_or("the database is closed")?;
+    let objects = rows.archived_objects().map_err(|error| error.to_string())?;
+    Ok(OtherObjects {
+        targets: objects.targets.into_iter().collect(),
+        keys: objects.keys.into_iter().collect(),
+        writing: objects.writing.into_iter().collect(),
+    })
 }
 
 fn catalog_options(catalogs: &Catalogs, source_tags: Vec<String>) -> CatalogOptions {

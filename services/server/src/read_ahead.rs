@@ -89,7 +89,7 @@ impl ReadAhead {
         // Without the thread's response in time, or after a panic of the thread, all timelines are read.
         let ahead = outcome.recv_timeout(END_TIMEOUT).ok().flatten();
         // The engine checks this again, with the epoch in which it opens.
-        let ahead = ahead.filter(|ahead| ahead.epoch().0.checked_add(1) == Some(own.0));
+        let ahead = ahead.filter(|ahead| ahead.is_followed_by(own));
         if ahead.is_none() && followed.is_some() {
             tracing::info!("the timelines are not read ahead; all timelines are read");
         }

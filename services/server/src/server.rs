@@ -68,6 +68,8 @@ struct StopRequest {
     is_external: bool,
 }
 
+/// Maximum number of threads that help to read rows.
+const HELPERS_MAX: usize = 31;
 /// Time for background work to stop and the engine to close, in addition to the rest of the drain timeout.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Longest time for which a stopping server flushes its memory before the next owner of the data takes over. The server
@@ -484,9 +486,6 @@ fn end_after(failure: &ThreadFailure, stop: &Stop, timeout: Duration) {
         std::process::exit(EXIT_FAILED);
     }
 }
-
-/// Maximum number of threads that help to read rows.
-const HELPERS_MAX: usize = 31;
 
 /// Returns the number of threads that help to read rows: with the thread of the request, one per core, or one per
 /// network request that may be in flight.

@@ -43,7 +43,7 @@ impl Helpers {
     /// share the items. Items are begun in their order. A background thread gets no help, because helpers have normal
     /// priority.
     ///
-    /// Costs about 10 µs per helper, so an item should take longer. `work` must not call this function.
+    /// Wakes a thread per helper, so an item should take longer than that. `work` must not call this function.
     ///
     /// # Panics
     ///

@@ -180,9 +180,6 @@ impl<'b> Blocks<'b> {
 
     /// Returns up to `count` blocks in key order, beginning with the block that can contain the key.
     pub(crate) fn from(self, key: &[u8], count: usize) -> Result<Vec<Row>> {
-        if count == 1 {
-            return Ok(self.of_key(key)?.into_iter().collect());
-        }
         let range = KeyRange {
             start: key.to_vec(),
             end: None,
@@ -191,7 +188,7 @@ impl<'b> Blocks<'b> {
             rows_max: count,
             bytes_max: 1 << 20,
         };
-        Ok(self.scan(&range, Direction::Ascending, limit)?.rows)
+        Ok(self.next_blocks(&range, limit)?.rows)
     }
 
     /// Returns the block that can contain a key: the first block at or above the key. Returns `None` if the key is

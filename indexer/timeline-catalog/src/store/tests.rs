@@ -195,7 +195,8 @@ impl Database {
         self.backend = MemoryBackend::open(&self.disk);
         self.epoch.0 += 1;
         let ahead = self.ahead.take();
-        let ahead = ahead.map(|ahead| ahead.followed_by(self.epoch).expect("no other owner"));
+        let has_followed = |ahead: &TimelinesAhead| ahead.is_followed_by(self.epoch);
+        assert!(ahead.as_ref().is_none_or(has_followed), "no other owner");
         let ahead = ahead.and_then(|ahead| ahead.complete(&self.backend).expect("sound records"));
         let mut in_doubt: Vec<TimelineId> = Vec::new();
         let loaded = match ahead {
@@ -675,15 +676,12 @@ fn timelines_read_ahead_are_of_no_use_after_another_owner() {
     let mut database = Database::new(Character::Distributed);
     database.read_ahead();
     let ahead = database.ahead.take().expect("it was read");
-    assert!(
-        ahead.followed_by(Epoch(3)).is_none(),
-        "epoch 2 was another process"
-    );
+    assert!(!ahead.is_followed_by(Epoch(3)), "epoch 2 was another process");
     // An owner of an older build writes no records.
     database.epoch = Epoch(9);
     let ahead = TimelinesAhead::read(&database.backend, database.epoch, &|_| true).expect("sound rows");
-    let ahead = ahead.and_then(|ahead| ahead.followed_by(Epoch(10)));
-    let ahead = ahead.expect("no other owner");
+    let ahead = ahead.expect("it is wanted");
+    assert!(ahead.is_followed_by(Epoch(10)), "no other owner");
     assert!(ahead.complete(&database.backend).expect("sound").is_none());
     let unwanted = TimelinesAhead::read(&database.backend, database.epoch, &|_| false);
     assert!(unwanted.expect("sound rows").is_none());

@@ -5,7 +5,7 @@
 //! all tables of the parts are merged.
 //!
 //! Only parts of up to [`COMPACTED_BYTES_MAX`] are merged: until the merge has ended, other merges of the parts wait, and
-//! the store cannot be closed. In larger parts, the tables that hold replaced values are a small share.
+//! the store cannot be closed. Larger parts are merged as other writes arrive.
 
 use std::time::Instant;
 
